@@ -99,6 +99,25 @@ async def test_repair_brings_a_store_back_that_believed_an_absurd_number(tmp_pat
     assert await open_ids(tmp_path) <= kept
 
 
+async def test_repair_without_an_answer_says_that_nothing_was_repaired_and_repairs_the_others(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "remora.db")
+    await store.open()
+    await store.keep_note("silent", "proven_id", 300)
+    await store.keep_note("silent", "newest_id", 300)
+    await store.keep_note(NAME, "newest_id", 2**53)
+    await store.close()
+    async with await serve(WorldSettings(items=2_000)) as server:
+        configured(tmp_path, server)
+        declared = (tmp_path / "remora.toml").read_text()
+        silent = '[sources.silent]\npreset = "hackernews"\nurl = "http://127.0.0.1:9"\n'
+        (tmp_path / "remora.toml").write_text(silent + declared)
+        code, said = await ended(tmp_path, "store", "repair")
+    assert code == 1
+    assert "silent: the newest id is" not in said
+    assert "silent gives no usable answer, and nothing was repaired" in said
+    assert "the store believed 9,007,199,254,740,992" in said
+
+
 async def open_ids(folder: Path) -> int:
     store = SqliteStore(folder / "remora.db", read_only=True)
     await store.open()

@@ -207,12 +207,19 @@ def repair(*, as_json: bool, **common: str | None) -> None:
         ended = run_job(repair_store(settings, only=name))
     if ended.result is None:
         click.echo("stopped on request", err=True)
-    elif as_json:
+        return
+    if as_json:
         print_json({each.source: {"believed": each.believed, "newest_id": each.newest_id} for each in ended.result})
     else:
         for each in ended.result:
-            before = f"the store believed {each.believed:,}" if each.was_wrong else "nothing to repair"
-            click.echo(f"{each.source}: the newest id is {each.newest_id:,}; {before}")
+            if each.newest_id is not None:
+                before = f"the store believed {each.believed:,}" if each.was_wrong else "nothing to repair"
+                click.echo(f"{each.source}: the newest id is {each.newest_id:,}; {before}")
+    failures = [each.failure for each in ended.result if each.failure is not None]
+    for failure in failures[:-1]:
+        click.echo(str(failure), err=True)
+    if failures:
+        raise failures[-1]
 
 
 @store.command()

@@ -3,11 +3,12 @@
 import msgspec
 
 from remora.contracts import Json
+from remora.core.errors import RemoraError, StoreError
 from remora.core.ledger.notes import NEWEST_NOTE
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.alone import with_right
 from remora.operate.jobs.resources import Resources, open_resources
-from remora.operate.jobs.runtime import ask_newest, open_numbered
+from remora.operate.jobs.runtime import newest_now, open_numbered
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,16 +16,20 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     believed: int | None
-    newest_id: int
+    newest_id: int | None  # None: the source did not tell it, and nothing was changed
+    failure: RemoraError | None = None  # why it is not known
 
     @property
     def was_wrong(self) -> bool:
         """Whether the store believed more than the source has."""
-        return self.believed is not None and self.believed > self.newest_id
+        return self.believed is not None and self.newest_id is not None and self.believed > self.newest_id
 
 
 async def repair(settings: Settings, *, only: str | None) -> list[Repaired]:
-    """Correct what the store believes. Every request passes the gate; no other process may be writing the store."""
+    """Correct what the store believes. Every request passes the gate; no other process may be writing the store.
+
+    A source that does not answer keeps no other from being repaired.
+    """
     numbered = [name for name, source in settings.sources.items() if source.capabilities.newest_id]
     names = [name for name in numbered if only in {None, name}]
     async with open_resources(settings, for_sources=names, makes_store=False) as resources:
@@ -32,11 +37,17 @@ async def repair(settings: Settings, *, only: str | None) -> list[Repaired]:
 
 
 async def _repair(resources: Resources, name: str) -> Repaired:
-    believed: Json = await resources.store.note(name, NEWEST_NOTE)
+    kept: Json = await resources.store.note(name, NEWEST_NOTE)
+    believed = kept if isinstance(kept, int) else None
 
     async def ask() -> int:
         async with open_numbered(name, resources) as runtime:
-            return await ask_newest(runtime, resources.store, clock=resources.clock)
+            return await newest_now(runtime, resources.store)
 
-    newest_id = await with_right(resources, name, ask)
-    return Repaired(source=name, believed=believed if isinstance(believed, int) else None, newest_id=newest_id)
+    try:
+        newest_id = await with_right(resources, name, ask)
+    except StoreError:
+        raise
+    except RemoraError as failure:
+        return Repaired(source=name, believed=believed, newest_id=None, failure=failure)
+    return Repaired(source=name, believed=believed, newest_id=newest_id)

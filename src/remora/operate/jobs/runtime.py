@@ -251,25 +251,46 @@ def no_newest_hint(settings: SourceSettings) -> str:
 async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
     """The newest id from the source or, while it does not answer, the last one it gave."""
     known = await take_up(runtime.collector, store, runtime.name)
+    newest = await _newest_told(runtime, store)
+    if newest is not None:
+        return newest
+    if known is not None:
+        return known
+    raise _no_newest(runtime, "nothing is known of it yet")
+
+
+async def newest_now(runtime: Numbered, store: Store) -> int:
+    """The newest id from the source itself; raises if it does not tell one that can be believed."""
+    await take_up(runtime.collector, store, runtime.name)
+    newest = await _newest_told(runtime, store)
+    if newest is None:
+        raise _no_newest(runtime, "nothing was repaired")
+    return newest
+
+
+async def _newest_told(runtime: Numbered, store: Store) -> int | None:
+    """What the source tells and an item proves, made durable; None if it tells nothing of that kind."""
     newest = await runtime.collector.newest()
     if newest is not None:
         await retract_absurd(runtime.collector, store, runtime.name)
         await keep_newest(runtime.collector, store, runtime.name)
-        return newest
-    if known is not None:
-        return known
+    return newest
+
+
+def _no_newest(runtime: Numbered, so: str) -> RemoraError:
+    """Why there is no newest id, and what to look at."""
     if (doubt := runtime.collector.doubt) is not None:
-        raise RemoraError(
+        return RemoraError(
             f"{runtime.name} says that its newest id is {doubt.told:,}, but none of the ids below it can be read",
             hint="nothing was stored; try again later, and check url and newest if it goes on",
         )
     if runtime.collector.newest_is_malformed:
-        raise ConfigurationError(
+        return ConfigurationError(
             f"{without_credentials(runtime.settings.url + runtime.settings.newest_path)} answers, but without a newest id",
             hint=no_newest_hint(runtime.settings),
         )
-    raise RemoraError(
-        f"{runtime.name} gives no usable answer, and nothing is known of it yet",
+    return RemoraError(
+        f"{runtime.name} gives no usable answer, and {so}",
         hint="check the network and the url with: remora check",
     )
 
