@@ -89,6 +89,13 @@ def test_a_list_is_as_fresh_as_the_last_run_that_went_through(
     assert answers.complete.answer is not YesNo.YES or runs[0][0] != "list_contradicts"
 
 
+@pytest.mark.parametrize("ago_s, answer", [(59, YesNo.YES), (180, YesNo.YES), (181, YesNo.NO)])
+def test_a_list_that_runs_as_often_as_it_may_is_fresh_however_short_every_is(ago_s: int, answer: YesNo) -> None:
+    last = RunFacts(run_id=1, started_at_ns=1, ended_at_ns=NOW_NS - ago_s * SECOND_NS, stopped_by="complete")
+    answers = seen(of=LedgerFacts(kind="listed", owed_details=0, runs=(last,), every_ns=10 * SECOND_NS)).answers
+    assert answers.fresh.answer is answer
+
+
 @pytest.mark.parametrize(
     "whole_walk_at_ns, told",
     [

@@ -9,10 +9,10 @@ import pytest
 
 from remora.contracts import RunRecord, Store
 from remora.core.errors import StoreUnavailable
-from remora.core.ledger.run import StoppedBy
+from remora.core.ledger.run import RUNS_APART_LEAST_NS, StoppedBy
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.loops.listed.run import RunOptions
-from remora.loops.listed.schedule import APART_LEAST_NS, ListedSchedule
+from remora.loops.listed.schedule import ListedSchedule
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Crashed, Generation
 from remora.sim.replies import Answer
@@ -161,7 +161,7 @@ def test_a_service_that_is_restarted_every_second_tries_a_refused_list_once_a_mi
         for _ in range(300):
             async with running(rig):
                 await rig.wait(SECOND_NS)
-        assert all(later - earlier >= APART_LEAST_NS for earlier, later in pairwise(await starts_ns(rig.store)))
+        assert all(later - earlier >= RUNS_APART_LEAST_NS for earlier, later in pairwise(await starts_ns(rig.store)))
         assert len(rig.archive.asked) <= 6
 
     run(main)
@@ -211,7 +211,7 @@ def test_a_run_that_a_kill_cut_off_goes_on_soon_after_the_restart() -> None:
             await rig.wait(20 * MINUTE_NS)
         starts = await starts_ns(rig.store)
         assert len(starts) == 2
-        assert starts[1] - killed_at_ns <= APART_LEAST_NS
+        assert starts[1] - killed_at_ns <= RUNS_APART_LEAST_NS
         assert await rig.is_complete()
 
     run(main)

@@ -17,6 +17,8 @@ from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pre
 WAITS_IN_A_ROW_MAX: Final = 8
 # After this many refused details in a row, at any rate, the account is refused, so the other details are not requested.
 REFUSED_IN_A_ROW_MAX: Final = 5
+# The minimum time between the starts of two runs, however the last one ended, whatever `every` and the clock say.
+RUNS_APART_LEAST_NS: Final = MINUTE_NS
 PLUGIN_FAILED: Final = "the plug-in failed while it asked for the list (the event plugin_failed says where)"
 PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is GapFamily.PRESSURE)
 BUT_PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is not GapFamily.PRESSURE)

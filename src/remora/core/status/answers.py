@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from remora.core.ledger.newest_id import WentBack
+from remora.core.ledger.run import RUNS_APART_LEAST_NS
 from remora.core.rate.gate_types import RateFacts
 from remora.core.reasons import GapReason
 from remora.core.status.model import Answer, Attention, Covered, CoveredList, Fresh, FreshList, NoStream, Unknown, YesNo
@@ -92,7 +93,7 @@ def is_fresh(
 def _is_list_fresh(fresh: FreshList, *, now_ns: int) -> Answer:
     """A run may stop at what is known: it finds what is new, and not what was deleted further down."""
     age_ns = now_ns - fresh.walked_at_ns
-    late = fresh.every_ns is not None and age_ns > RUNS_MISSED_NOT_FRESH * fresh.every_ns
+    late = fresh.every_ns is not None and age_ns > RUNS_MISSED_NOT_FRESH * max(fresh.every_ns, RUNS_APART_LEAST_NS)
     whole = "the next run walks the whole list"
     if fresh.whole_walk_at_ns is not None:
         whole = f"the whole list was last walked {ago(now_ns - fresh.whole_walk_at_ns)}"

@@ -7,24 +7,20 @@ run, but never the schedule. While the store is unavailable, the schedule waits.
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import Final
 
 import structlog
 
 from remora.collect import Collector
 from remora.contracts import Clock, RunRecord, Store
 from remora.core.errors import RemoraError
-from remora.core.ledger.run import FAILURES, RunSummary, span
+from remora.core.ledger.run import FAILURES, RUNS_APART_LEAST_NS, RunSummary, span
 from remora.core.status.snapshot import RunFacts
-from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor
 from remora.loops.listed.run import ListedRun, RunOptions
 from remora.loops.supervisor import restart_delay_ns
 
 log = structlog.get_logger()
-
-# The minimum time between two starts, however the last run ended and whatever the clock says.
-APART_LEAST_NS: Final = MINUTE_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,7 @@ class ListedSchedule:
         self._governor = governor
         self._clock = clock
         self._owner = owner
-        self._every_ns = max(every_ns, APART_LEAST_NS)
+        self._every_ns = max(every_ns, RUNS_APART_LEAST_NS)
         self._options = options or RunOptions()
         self._running: ListedRun | None = None
         self._is_wanted = asyncio.Event()
@@ -141,13 +137,13 @@ class ListedSchedule:
         """How long until the next run is due.
 
         A run without an end was interrupted with its process: it is due now. So is one that failed in an earlier process.
-        Now means at least `APART_LEAST_NS` after its start, so that a service that is restarted all the time sends little.
+        Now means at least `RUNS_APART_LEAST_NS` after its start, so that a service that is restarted all the time sends little.
         """
         if last is None:
             return 0
         since_ns = max(0, self._clock.wall_ns() - last.started_ns)  # after a clock step back, wait one interval at most
         is_due_now = last.ended_ns is None or (self._state.last_started_ns is None and last.stopped_by in FAILURES)
-        return (APART_LEAST_NS if is_due_now else self._every_ns) - since_ns
+        return (RUNS_APART_LEAST_NS if is_due_now else self._every_ns) - since_ns
 
     async def _rest_after(self, error: RemoraError) -> None:
         failures = self._state.failures + 1
