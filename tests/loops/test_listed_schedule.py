@@ -84,6 +84,21 @@ def test_a_run_that_somebody_asks_for_begins_at_once_and_only_once() -> None:
     run(main)
 
 
+def test_a_run_that_is_asked_for_before_the_first_one_could_begin_is_that_one() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(30))
+        async with rig.process() as process:
+            schedule = scheduled(process)
+            assert schedule.run_now()
+            task = asyncio.get_running_loop().create_task(schedule.run())
+            await rig.wait(10 * MINUTE_NS)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert len(await starts_ns(rig.store)) == 1
+
+    run(main)
+
+
 def test_what_is_new_in_the_list_is_collected_by_the_next_run() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(10))

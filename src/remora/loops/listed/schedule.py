@@ -112,18 +112,18 @@ class ListedSchedule:
     async def _wait_until_due(self) -> None:
         runs = await self._store.runs(self._source, limit=1)
         wait_ns = self._wait_ns(runs[0] if runs else None)
-        if wait_ns <= 0:
-            return
+        if wait_ns > 0:
+            await self._wait(wait_ns)
+        self._is_wanted.clear()  # the run that begins now is the one that was asked for
+
+    async def _wait(self, wait_ns: int) -> None:
+        """Wait for the next run, or until somebody asks for it."""
         next_ns = self._clock.wall_ns() + wait_ns
         why = f"a run begins every {span(self._every_ns)}"
         if self._state.last_run is not None:
             why = f"{why}; the last one stopped because {self._state.last_run.because}"
         self._state = replace(self._state, next_run_at_ns=next_ns, why_not_now=why)
         log.debug("next_run", source=self._source, in_s=round(wait_ns / SECOND_NS, 1))
-        await self._sleep_unless_wanted(wait_ns)
-
-    async def _sleep_unless_wanted(self, wait_ns: int) -> None:
-        """Wait for the next run, or until somebody asks for it."""
         sleeping = asyncio.ensure_future(self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns))
         wanted = asyncio.ensure_future(self._is_wanted.wait())
         try:
@@ -131,7 +131,6 @@ class ListedSchedule:
         finally:
             sleeping.cancel()
             wanted.cancel()
-            self._is_wanted.clear()
 
     def _wait_ns(self, last: RunRecord | None) -> int:
         """How long until the next run is due.

@@ -36,6 +36,7 @@ class ServiceOperator:
         self._timeline = timeline
         self._test_notifications = test_notifications
         self.run_now_by_source: dict[str, Callable[[], bool]] = {}
+        self.missing_secrets: dict[str, Callable[[], str | None]] = {}  # why nothing can be signed for a source
         # Sources for which another process may send instead, and whether it does.
         self.stands_by: dict[str, Callable[[], bool]] = {}
 
@@ -57,9 +58,16 @@ class ServiceOperator:
         start = self.run_now_by_source.get(source)
         if start is None:
             raise ConfigurationError(f"{source} is always on", hint="only a listed source has runs")
-        if not start():
+        begins, missing = start(), self.missing_secrets.get(source)
+        if self._steering.of(source).paused_at_ns is not None:
+            told = f"{source} is paused; a run of it goes on as soon as you resume it"
+        elif not begins:
             return f"a run of {source} is under way already"
-        return self._did("run_asked_for", source, f"a run of {source} begins now")
+        elif missing is not None and (why := missing()) is not None:
+            told = f"a run of {source} begins as soon as its secret can be read: {why}"
+        else:
+            told = f"a run of {source} begins now"
+        return self._did("run_asked_for", source, told)
 
     async def lower(self, source: str, ceiling: str, span: str) -> str:
         configured = self._settings.sources[known_source(self._settings, source)]

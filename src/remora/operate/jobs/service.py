@@ -284,6 +284,7 @@ class Service:
 
         self._facts[runtime.name] = facts
         self._operator.run_now_by_source[runtime.name] = schedule.run_now
+        self._operator.missing_secrets[runtime.name] = partial(missing_secret, runtime)
         self._operator.stands_by[runtime.name] = stands_by
         return schedule.run if alone is None else partial(alone.run, schedule.run)
 
