@@ -50,6 +50,22 @@ def test_a_refused_list_ends_with_1_and_says_why(tmp_path: Path) -> None:
         assert "the provider refuses the list (unauthorized)" in refused.stdout
 
 
+async def test_a_verification_that_is_refused_or_not_answered_ends_with_1_and_says_why(tmp_path: Path) -> None:
+    with loopback_archive(8) as archive:
+        remora = ListedProcess(tmp_path, archive)
+        await remora.warm_up(20)
+        assert remora("run", "chats").returncode == 0
+        refused = remora("verify", "--source", "chats", token="another")
+        assert refused.returncode == 1
+        assert "5 requests in a row were refused" in refused.stderr.splitlines()[-1]
+        archive.spoiled = dict.fromkeys(archive.keys[1:], (404, b"")) | {archive.keys[0]: (200, b"[]")}
+        assert remora("verify", "--source", "chats").returncode == 0
+        archive.spoiled = dict.fromkeys(archive.keys, (200, b"[]"))
+        unread = remora("verify", "--source", "chats")
+        assert unread.returncode == 1
+        assert "no request was answered" in unread.stderr.splitlines()[-1]
+
+
 async def test_processes_that_are_killed_again_and_again_repeat_one_page_and_one_detail_each(tmp_path: Path) -> None:
     with loopback_archive(120) as archive:
         remora = ListedProcess(tmp_path, archive, ceiling="50/s")

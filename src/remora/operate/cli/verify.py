@@ -2,6 +2,8 @@
 
 # ruff: noqa: PLC0415
 
+from typing import TYPE_CHECKING
+
 import click
 
 from remora.core.errors import ConfigurationError
@@ -15,6 +17,9 @@ from remora.operate.cli.common import (
     start_logs,
     view_for,
 )
+
+if TYPE_CHECKING:
+    from remora.operate.jobs.verify import Verified
 
 
 @click.command(short_help="Read a random sample again and bound what can be wrong.")
@@ -52,7 +57,13 @@ def verify(*, sample: int, as_json: bool, **common: str | None) -> None:
         import msgspec
 
         print_json({**msgspec.to_builtins(found), "bad": found.bad, "sentence": found.sentence()})
-        return
+    else:
+        _print(found)
+    if found.failure is not None:
+        raise found.failure
+
+
+def _print(found: "Verified") -> None:
     click.echo(found.sentence())
     words = {
         "same": "are the same",

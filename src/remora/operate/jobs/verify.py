@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from remora.contracts import Store
+from remora.core.errors import RemoraError
 from remora.core.ledger.discovery import Discovery
 from remora.core.ledger.run import REFUSED_IN_A_ROW_MAX
 from remora.core.ledger.sampling import CONFIDENCE, as_percent, draw_ids, share_at_most
@@ -32,11 +33,27 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     findings: dict[str, int]
     at_most: float  # the share that is missing or stale, at most
     seconds: float
+    is_refused: bool = False  # it stopped before the end of the sample
 
     @property
     def bad(self) -> int:
         """How many of the sample were missing or stale. They are healed."""
         return sum(self.findings.get(str(finding), 0) for finding in BAD)
+
+    @property
+    def failure(self) -> RemoraError | None:
+        """Why the sample says nothing, or less than it should."""
+        if self.is_refused:
+            return RemoraError(
+                f"{self.source}: stopped, {REFUSED_IN_A_ROW_MAX} requests in a row were refused; is the token still good?",
+                hint="`remora try` shows what the provider answers",
+            )
+        if self.population and not self.sample:
+            return RemoraError(
+                f"{self.source} was not verified: no request was answered",
+                hint="`remora gaps` says why; run it again when the source answers",
+            )
+        return None
 
     def sentence(self) -> str:
         """The result in one sentence."""
@@ -113,10 +130,6 @@ async def _verified(
     checking = Verify(runtime.name, runtime.collector, resources.store, width=runtime.settings.in_flight)
     async with shown(show):
         await checking.run(wanted, on_finding=lambda finding: findings.update([finding]))
-    if checking.is_refused:
-        view.say(
-            f"{runtime.name}: stopped, {REFUSED_IN_A_ROW_MAX} requests in a row were refused; is the token still good?"
-        )
     answered = findings.total() - findings[Finding.UNANSWERED]
     bad = sum(findings[finding] for finding in BAD)
     return Verified(
@@ -127,4 +140,5 @@ async def _verified(
         findings={str(finding): findings[finding] for finding in Finding if findings[finding]},
         at_most=share_at_most(bad, answered, population=max(population, answered)),
         seconds=round((resources.clock.monotonic_ns() - began_ns) / SECOND_NS, 3),
+        is_refused=checking.is_refused,
     )
