@@ -279,6 +279,21 @@ def test_a_store_that_is_away_is_waited_for_and_said_so() -> None:
     run(main)
 
 
+def test_after_the_machine_was_suspended_a_run_that_became_due_begins_at_once() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(5))
+        async with running(rig, every_ns=6 * HOUR_NS):
+            await rig.wait(HOUR_NS)
+            clock.step_wall(4 * HOUR_NS)  # the monotonic clock stood still meanwhile
+            await rig.wait(10 * MINUTE_NS)
+            assert len(await starts_ns(rig.store)) == 1
+            clock.step_wall(4 * HOUR_NS)
+            await rig.wait(2 * MINUTE_NS)
+            assert len(await starts_ns(rig.store)) == 2
+
+    run(main)
+
+
 def test_a_clock_that_steps_back_delays_the_next_run_by_one_interval_at_most() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(10))

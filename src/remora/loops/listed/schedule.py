@@ -7,6 +7,7 @@ run, but never the schedule. While the store is unavailable, the schedule waits.
 
 import asyncio
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -15,12 +16,15 @@ from remora.contracts import Clock, RunRecord, Store
 from remora.core.errors import RemoraError
 from remora.core.ledger.run import FAILURES, RUNS_APART_LEAST_NS, RunSummary, span
 from remora.core.status.snapshot import RunFacts
-from remora.core.units import SECOND_NS
+from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor
 from remora.loops.listed.run import ListedRun, RunOptions
 from remora.loops.supervisor import restart_delay_ns
 
 log = structlog.get_logger()
+
+# How soon after a suspended machine wakes up a run that became due begins.
+LOOK_EVERY_NS: Final = MINUTE_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +128,19 @@ class ListedSchedule:
             why = f"{why}; the last one stopped because {self._state.last_run.because}"
         self._state = replace(self._state, next_run_at_ns=next_ns, why_not_now=why)
         log.debug("next_run", source=self._source, in_s=round(wait_ns / SECOND_NS, 1))
-        sleeping = asyncio.ensure_future(self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns))
+        sleeping = asyncio.ensure_future(self._sleep(wait_ns, next_ns))
         wanted = asyncio.ensure_future(self._is_wanted.wait())
         try:
             await asyncio.wait((sleeping, wanted), return_when=asyncio.FIRST_COMPLETED)
         finally:
             sleeping.cancel()
             wanted.cancel()
+
+    async def _sleep(self, wait_ns: int, until_wall_ns: int) -> None:
+        """Until one of the clocks says so: while a machine is suspended, the monotonic one stands still."""
+        due_ns = self._clock.monotonic_ns() + wait_ns
+        while (now_ns := self._clock.monotonic_ns()) < due_ns and self._clock.wall_ns() < until_wall_ns:
+            await self._clock.sleep_until(min(due_ns, now_ns + LOOK_EVERY_NS))
 
     def _wait_ns(self, last: RunRecord | None) -> int:
         """How long until the next run is due.
