@@ -16,6 +16,7 @@ from remora.core.status.snapshot import (
     Beat,
     LedgerFacts,
     LoopFacts,
+    Orders,
     Role,
     RunFacts,
     Snapshot,
@@ -158,6 +159,17 @@ def test_a_pace_that_met_no_refusal_yet_is_being_learned() -> None:
 
 
 # -- waits and a provider that is down -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cause", [LimitedBy.PACE, LimitedBy.CEILING])
+def test_a_ceiling_that_an_operator_lowered_is_not_blamed_on_the_provider(cause: LimitedBy) -> None:
+    orders = Orders(interval_ns=10 * SECOND_NS, until_ns=NOW_NS + MINUTE_NS)
+    held = rate(cause, per_s=0.1, interval_ns=10 * SECOND_NS, edge_per_s=5.0)
+    _, told = limit_of(watching(rate=held, orders=orders), PENDING)
+    assert told == "An operator lowered the ceiling to 6/min until 2027-01-15T08:01:00.000Z."
+    slower = msgspec.structs.replace(held, interval_ns=20 * SECOND_NS, limited_by=LimitedBy.PACE)
+    _, told = limit_of(watching(rate=slower, orders=orders), PENDING)
+    assert told == LIMITS[LimitedBy.PACE]
 
 
 def test_a_long_wait_is_told_with_its_end_and_its_reason() -> None:

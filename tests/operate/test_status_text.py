@@ -20,6 +20,7 @@ from remora.core.status.snapshot import (
     Beat,
     GapTally,
     LedgerFacts,
+    Orders,
     RescanFacts,
     Role,
     RunFacts,
@@ -82,6 +83,13 @@ def test_what_the_provider_still_allows_has_a_line_of_its_own() -> None:
     ledger = LedgerFacts(kind="listed", owed_details=0)
     text = render(read_out([beat], {"one": ledger}, now_ns=NOW_NS))
     assert "  quota      2,114 of 5,000 left until 08:05\n" in text
+
+
+def test_a_ceiling_that_an_operator_lowered_has_a_line_of_its_own_also_between_two_runs() -> None:
+    facts = SourceFacts(rate=RATE, orders=Orders(interval_ns=2 * SECOND_NS, until_ns=NOW_NS + MINUTE_NS))
+    beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS - MINUTE_NS, sources={"one": facts}))
+    text = render(read_out([beat], {"one": LedgerFacts(kind="listed", owed_details=0)}, now_ns=NOW_NS))
+    assert "  order      An operator lowered the ceiling to 30/min until 2027-01-15T08:01:00.000Z.\n" in text
 
 
 def test_a_source_that_shares_its_account_says_so() -> None:

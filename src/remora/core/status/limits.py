@@ -3,11 +3,12 @@
 from datetime import UTC, datetime
 
 from remora.core.ledger.run import StoppedBy
+from remora.core.quantities import format_rate
 from remora.core.rate.gate_types import PACING, LimitedBy, QuotaFacts, RateFacts
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.status.answers import has_nothing_yet, has_refused, iso, span
 from remora.core.status.model import Covered, CoveredList, Unknown
-from remora.core.status.snapshot import LedgerFacts, SourceFacts
+from remora.core.status.snapshot import LedgerFacts, Orders, SourceFacts
 from remora.core.status.thresholds import AT_THE_PACE, FAR_BELOW_THE_CEILING, WAIT_WORTH_TELLING_NS
 from remora.core.status.words import LEARNING, LIMITS, WAITS
 from remora.core.units import SECOND_NS
@@ -21,6 +22,8 @@ def what_limits(
     cause = gate_limit(rate)
     if facts.orders.paused_at_ns is not None:
         return LimitedBy.PAUSED, LIMITS[LimitedBy.PAUSED]
+    if rate.limited_by in {LimitedBy.CEILING, LimitedBy.PACE} and rate.interval_ns <= (facts.orders.interval_ns or 0):
+        return LimitedBy.CEILING, lowered_in_words(facts.orders)
     if has_nothing_yet(facts) and not has_refused(facts) and cause in {LimitedBy.NO_WORK, LimitedBy.ANSWERS}:
         cause = LimitedBy.NO_ANSWER
     elif cause is LimitedBy.NO_WORK and rate.provider_down is not None and not _may_probe_later(rate, facts):
@@ -28,6 +31,13 @@ def what_limits(
     elif cause is LimitedBy.NO_WORK:
         cause = _why_idle(facts, ledger, pending)
     return cause, sentence(cause, edge_is_known=rate.edge_per_s is not None, pending=pending)
+
+
+def lowered_in_words(orders: Orders) -> str:
+    """That an operator lowered the ceiling, how far and until when."""
+    assert orders.interval_ns is not None, "the ceiling is lowered"
+    until = "" if orders.until_ns is None else f" until {iso(orders.until_ns)}"
+    return f"An operator lowered the ceiling to {format_rate(SECOND_NS / orders.interval_ns)}{until}."
 
 
 def _may_probe_later(rate: RateFacts, facts: SourceFacts) -> bool:

@@ -41,7 +41,7 @@ WAITS: Final[dict[LimitedBy, str]] = {
     LimitedBy.RETRY_AFTER: "the provider asked for a pause (Retry-After)",
     LimitedBy.REFUSALS: "the limit on refusals allows no request before that",
     LimitedBy.CIRCUIT: "the provider is in trouble",
-    LimitedBy.PACE: "the learned pace allows no request before that",
+    LimitedBy.PACE: "the pace allows no request before that",
     LimitedBy.QUOTA: "the provider's quota allows no request before that",
     LimitedBy.CEILING: "the ceiling allows no request before that",
     LimitedBy.STORE: "the store has to keep what was learned first",

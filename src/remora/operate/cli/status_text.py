@@ -7,7 +7,7 @@ from remora.core.rate.gate_types import RateFacts
 from remora.core.status.answers import ago, iso, span
 from remora.core.status.covering import unconfirmed
 from remora.core.status.health import answers_of
-from remora.core.status.limits import quota_in_words, refusals_in_words, wait_in_words
+from remora.core.status.limits import lowered_in_words, quota_in_words, refusals_in_words, wait_in_words
 from remora.core.status.model import (
     Attention,
     Covered,
@@ -70,6 +70,8 @@ def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
         yield _line(f"{question}?", f"{word:<8}{answer.reason}")
     if source.account is not None:
         yield _line("account", _account(name, source.account, status))
+    if source.orders.interval_ns is not None:
+        yield _line("order", lowered_in_words(source.orders))
     yield _line("rate", rate_text(source.rate))
     if isinstance(source.rate, RateFacts):
         yield _line("limit", source.rate.limit)
