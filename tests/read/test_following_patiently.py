@@ -1,5 +1,6 @@
 """Does whoever follows until Ctrl-C go on after a store that did not answer for a while, without losing or repeating?"""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, closing
@@ -34,7 +35,9 @@ class Interrupted(MirrorReader):
             self._fail("after a page")
 
     def _fail(self, place: str) -> None:
-        if self.away[:1] == [place]:
+        if self.away[:1] == [""]:  # it answers once
+            del self.away[0]
+        elif self.away[:1] == [place]:
             del self.away[0]
             raise StoreUnavailable("the server starts again", hint="wait")
 
@@ -72,6 +75,22 @@ async def test_a_follower_gets_every_change_once_although_the_store_is_away_betw
             await keep(store, item(50), at_s=8)
     assert [change.key for change in read] == [*(change.key for change in every), "50"]
     assert (waits.waits, len(waits.told)) == (2, 2)
+
+
+async def test_every_outage_is_told_also_if_nothing_changed_between_them(mirror: MirrorReader, url: str) -> None:
+    newest, third = await mirror.newest_position(), asyncio.Event()
+    waits = Waits(None, None, third.set)
+    away = ["at the beginning", "at the beginning", "", "at the beginning"]
+    async with (
+        Interrupted(url, *away) as interrupted,
+        aclosing(waits.patience().pages(interrupted, since=newest)) as pages,
+    ):
+        reading = asyncio.ensure_future(anext(pages))
+        async with asyncio.timeout(30):
+            await third.wait()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    assert (waits.waits, len(waits.told)) == (3, 2)
 
 
 async def test_what_waiting_does_not_mend_ends_a_follower(url: str) -> None:

@@ -11,7 +11,7 @@ from typing import Final, Self, TypeVar
 from remora.contracts.reader import Change
 from remora.core.errors import StoreError
 from remora.operate.jobs.startup_checks import naming_store
-from remora.read.mirror import MirrorReader
+from remora.read.mirror import FOLLOW_EVERY_S, MirrorReader
 from remora.stores.keeping import open_housekeeping
 
 # Stands between a reader's name and the one source that it reads; no name has it.
@@ -47,12 +47,15 @@ class Patience:
         """Pages of changes in order, for ever."""
         while True:
             try:
-                async for page in mirror.change_pages(since=since, follow=True):
+                async for page in mirror.change_pages(since=since):
                     self._is_told = False
                     yield page
                     since = page[-1].position
             except StoreError as error:
                 await self.bear(error)
+            else:
+                self._is_told = False  # the store answered, perhaps with nothing new
+                await asyncio.sleep(FOLLOW_EVERY_S)
 
     async def bear(self, error: StoreError) -> None:
         """Wait, unless waiting does not help."""
