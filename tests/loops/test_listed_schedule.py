@@ -173,11 +173,14 @@ def test_a_service_that_is_restarted_every_second_tries_a_refused_list_once_a_mi
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(10))
         rig.archive.hook = lambda _asked: Answer(401, b"")
+        told = set()
         for _ in range(300):
-            async with running(rig):
+            async with running(rig) as schedule:
                 await rig.wait(SECOND_NS)
+                told.add(schedule.state().why_not_now)
         assert all(later - earlier >= RUNS_APART_LEAST_NS for earlier, later in pairwise(await starts_ns(rig.store)))
         assert len(rig.archive.asked) <= 6
+        assert "the last run was cut off or failed, and two runs begin at least 60 s apart" in told
 
     run(main)
 

@@ -115,17 +115,21 @@ class ListedSchedule:
 
     async def _wait_until_due(self) -> None:
         runs = await self._store.runs(self._source, limit=1)
-        wait_ns = self._wait_ns(runs[0] if runs else None)
+        last = runs[0] if runs else None
+        wait_ns = self._wait_ns(last)
         if wait_ns > 0:
-            await self._wait(wait_ns)
+            await self._wait(wait_ns, self._why_not_now(last))
         self._is_wanted.clear()  # the run that begins now is the one that was asked for
 
-    async def _wait(self, wait_ns: int) -> None:
+    def _why_not_now(self, last: RunRecord | None) -> str:
+        if self._is_due_now(last):
+            return f"the last run was cut off or failed, and two runs begin at least {span(RUNS_APART_LEAST_NS)} apart"
+        why = f"a run begins every {span(self._every_ns)}"
+        return f"{why}; the last one stopped because {done.because}" if (done := self._state.last_run) else why
+
+    async def _wait(self, wait_ns: int, why: str) -> None:
         """Wait for the next run, or until somebody asks for it."""
         next_ns = self._clock.wall_ns() + wait_ns
-        why = f"a run begins every {span(self._every_ns)}"
-        if self._state.last_run is not None:
-            why = f"{why}; the last one stopped because {self._state.last_run.because}"
         self._state = replace(self._state, next_run_at_ns=next_ns, why_not_now=why)
         log.debug("next_run", source=self._source, in_s=round(wait_ns / SECOND_NS, 1))
         sleeping = asyncio.ensure_future(self._sleep(wait_ns, next_ns))
@@ -145,14 +149,18 @@ class ListedSchedule:
     def _wait_ns(self, last: RunRecord | None) -> int:
         """How long until the next run is due.
 
-        A run without an end was interrupted with its process: it is due now. So is one that failed in an earlier process.
         Now means at least `RUNS_APART_LEAST_NS` after its start, so that a service that is restarted all the time sends little.
         """
         if last is None:
             return 0
         since_ns = max(0, self._clock.wall_ns() - last.started_ns)  # after a clock step back, wait one interval at most
-        is_due_now = last.ended_ns is None or (self._state.last_started_ns is None and last.stopped_by in FAILURES)
-        return (RUNS_APART_LEAST_NS if is_due_now else self._every_ns) - since_ns
+        return (RUNS_APART_LEAST_NS if self._is_due_now(last) else self._every_ns) - since_ns
+
+    def _is_due_now(self, last: RunRecord | None) -> bool:
+        """A run without an end was interrupted with its process: the next is due now. So is one after an earlier process failed."""
+        if last is None or last.ended_ns is None:
+            return True
+        return self._state.last_started_ns is None and last.stopped_by in FAILURES
 
     async def _rest_after(self, error: RemoraError) -> None:
         failures = self._state.failures + 1
