@@ -53,9 +53,9 @@ IN_FORMS: tuple[Mutant, ...] = (
     ),
     Mutant(
         RUNS,
-        "sources/paging.py",
+        "sources/cursors.py",
         "headers.get(header.lower(), NOT_THERE)",
-        "headers.get(header.lower(), NOT_THERE) if position == FIRST else None",
+        "headers.get(header.lower(), NOT_THERE) if not position else None",
         "a cursor in a header is read once",
         (LISTED, "turning=header"),
     ),

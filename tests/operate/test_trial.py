@@ -272,3 +272,14 @@ async def test_a_request_that_the_provider_does_not_take_is_not_told_as_a_closed
         in result.stdout
     )
     assert "does not let this machine" not in result.stdout
+
+
+async def test_the_first_page_is_tried_with_its_first_cursor(remora: CommandLine) -> None:
+    def answer(target: str) -> Answer:
+        if "cursor=%2A" not in target and "/detail/" not in target:
+            return "400 Bad Request", {"message": "no cursor"}, ""
+        return "200 OK", {"items": ENTRIES, "next_cursor": "abc"}, ""
+
+    result, asked = await tried(remora, answer, 'list = { paging = "cursor", first_cursor = "*" }')
+    assert asked[0] == "/api/list?cursor=%2A&limit=100"
+    assert "there is one (paging by cursor)" in result.stdout

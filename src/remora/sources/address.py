@@ -67,6 +67,11 @@ def without_parameter(url: str, name: str) -> str:
     return f"{start}{mark if pairs else ''}{'&'.join(pairs)}"
 
 
+def holds_parameter(url: str, name: str) -> bool:
+    """Whether an address has a query parameter of this name."""
+    return bool(name) and without_parameter(url, name) != url
+
+
 def with_query(url: str, *pairs: tuple[str, str]) -> str:
     """The address with these parameters. One without a name is not sent."""
     query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs if name)

@@ -68,6 +68,7 @@ def capabilities_of(
     """What a source with this declaration can do."""
     # Other entries may come from another address, filter or key. Only a hash is told: there may be secrets in a body.
     leads_to = [url, listed.path, listed.method, listed.body, listed.entries, listed.key, each]
+    leads_to += [] if listed.first_cursor is None else [listed.first_cursor]
     documents = [detail.inline, detail.path, detail.method, detail.body, detail.parts]
     return Capabilities(
         list=True,

@@ -15,6 +15,10 @@ from remora.sources.request_body import holds
 _FIELD: Final = re.compile(r"[A-Za-z_@][\w.@-]{0,39}", re.ASCII)
 
 
+class NoNextPage(Exception):
+    """The page does not say reliably where the list goes on. One sentence, and what to write."""
+
+
 def next_setting(settings: ListSettings) -> str:
     """The setting that names the next page."""
     cursor = "list.next_cursor" if settings.cursor_header is None else "list.cursor_header"

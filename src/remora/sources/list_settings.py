@@ -8,7 +8,7 @@ import msgspec
 
 from remora.core.errors import ConfigurationError
 from remora.core.item import Order
-from remora.sources.address import check_path
+from remora.sources.address import check_path, holds_parameter
 from remora.sources.json_path import check_place
 from remora.sources.list_scope import SinceSettings, WindowSettings
 from remora.sources.request_body import JsonTable, Method, check_body, holds
@@ -54,6 +54,7 @@ class ListSettings(msgspec.Struct, frozen=True):
     page_param: str = "page"
     first_page: Annotated[int, msgspec.Meta(ge=0, le=1)] = 1
     cursor_param: str = "cursor"
+    first_cursor: str | None = None  # what the first page is asked with, where the provider insists on a cursor
     next_cursor: str = "next_cursor"
     cursor_header: str | None = None  # the header that has the next cursor, if the body has none
     next: str = "next"  # where the body has the address of the next page (next)
@@ -88,6 +89,7 @@ class ListSettings(msgspec.Struct, frozen=True):
                 f'list.cursor_header is "{self.cursor_header}" and list.paging is "{self.paging}"',
                 hint='write the name of one header, as cursor_header = "x-next-cursor", and paging = "cursor"',
             )
+        self._check_first_cursor()
         if "[?" in self.entries and self.paging in {Paging.OFFSET, Paging.PAGE, Paging.LAST}:
             raise ConfigurationError(
                 f'list.entries leaves entries out, but list.paging is "{self.paging}", which needs all of them',
@@ -97,6 +99,20 @@ class ListSettings(msgspec.Struct, frozen=True):
             raise ConfigurationError(
                 'list.created is given, but list.order is "updated"',
                 hint='write order = "created" if the list is sorted by it, or leave created out',
+            )
+
+    def _check_first_cursor(self) -> None:
+        """Only a list with cursors has a first one, and it is sent in one place."""
+        if self.first_cursor is not None and self.paging is not Paging.CURSOR:
+            raise ConfigurationError(
+                f'list.first_cursor is given, but list.paging is "{self.paging}"',
+                hint='write paging = "cursor", or leave first_cursor out',
+            )
+        is_in_path = self.body is None and holds_parameter(self.path, self.cursor_param)
+        if self.paging is Paging.CURSOR and is_in_path:
+            raise ConfigurationError(
+                f'list.path holds the parameter "{self.cursor_param}", which every later page would have twice',
+                hint='leave it out of the path, and write its value as first_cursor = "*"',
             )
 
     def _check_body(self) -> None:

@@ -16,8 +16,10 @@ import msgspec
 
 from remora.core.item import Order
 from remora.sources.address import RELATIVE, with_query, within_origin, without_parameter
+from remora.sources.cursors import cursor_sent, next_cursor
+from remora.sources.early_end import NoNextPage as NoNextPage
 from remora.sources.early_end import early_end, next_setting, told_more
-from remora.sources.json_path import CURSOR_MAX_CHARACTERS, NOT_THERE, as_cursor, as_key, find
+from remora.sources.json_path import NOT_THERE, as_key, find
 from remora.sources.list_scope import WHOLE, Part, parameters
 from remora.sources.list_settings import PAGE_MARK
 from remora.sources.list_settings import ListSettings as ListSettings
@@ -40,10 +42,6 @@ COUNTED_TO: Final = 1_000
 _RANGE_OF_NONE: Final = re.compile(r"\*/([0-9]{1,12})$")
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
 _NEXT: Final = re.compile(r';\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next\b)', re.IGNORECASE)
-
-
-class NoNextPage(Exception):
-    """The page does not say reliably where the list goes on. One sentence, and what to write."""
 
 
 class Request(NamedTuple):
@@ -92,7 +90,7 @@ def _values(settings: ListSettings, position: str) -> Values:
         "offset": offset - shared,
         "page": place.number,
         "size": place.size,
-        "cursor": position or None,
+        "cursor": cursor_sent(settings, position),
         "last": position or None,
         "since": None,
         "from": None,
@@ -114,9 +112,10 @@ def page_url(settings: ListSettings, base_url: str, position: str) -> str:
             if PAGE_MARK in url:
                 return with_query(url.replace(PAGE_MARK, number), size)
             return with_query(url, (settings.page_param, number), size)
-        case Paging.CURSOR | Paging.LAST if position != FIRST:
-            name = settings.cursor_param if settings.paging is Paging.CURSOR else settings.last_param
-            return with_query(url, (name, position), size)
+        case Paging.CURSOR if (cursor := cursor_sent(settings, position)) is not None:
+            return with_query(url, (settings.cursor_param, cursor), size)
+        case Paging.LAST if position != FIRST:
+            return with_query(url, (settings.last_param, position), size)
         case Paging.LINK | Paging.NEXT if RELATIVE.fullmatch(position):
             # Stored without scheme and host: a position can only lead to the address that the owner configured.
             return f"{_origin(base_url)}{position}"
@@ -240,13 +239,7 @@ def _following(settings: ListSettings, position: str, page: PageRead) -> str | N
         case Paging.PAGE:
             return next_page(settings, position, len(page.lines))
         case Paging.CURSOR:
-            header = settings.cursor_header
-            value = (
-                find(page.value, settings.next_cursor)
-                if header is None
-                else page.headers.get(header.lower(), NOT_THERE)
-            )
-            return _next_cursor(settings, position, value, len(page.lines))
+            return next_cursor(settings, position, page.value, page.headers, is_empty=not page.lines)
         case Paging.LINK:
             link = page.headers.get("link", "")
             target = next((found[1] for found in _LINK.finditer(link) if _NEXT.search(found[2])), None)
@@ -340,24 +333,6 @@ def _next_offset(settings: ListSettings, position: str, page: object, listed: in
         return f"{offset}-0"  # nothing new: the list seems to end here, and an empty page will confirm it
     overlap = min(-(-listed // OVERLAP_EVERY) + 1, listed - 1)
     return f"{offset}-{overlap}" if overlap else str(offset)
-
-
-def _next_cursor(settings: ListSettings, position: str, value: object, listed: int) -> str | None:
-    where, setting = f'"{settings.next_cursor}"', "list.next_cursor"
-    if settings.cursor_header is not None:
-        where, setting = f"the header {settings.cursor_header}", "list.cursor_header"
-    if value is NOT_THERE or value is None or value is False or value == "":
-        return None
-    cursor = as_cursor(value)
-    if cursor is None:
-        long = f"more than {CURSOR_MAX_CHARACTERS:,} characters, or some that cannot be printed"
-        fault = f"holds {long}" if isinstance(value, str) else "is no text and no number"
-        raise NoNextPage(f"{where} {fault}; check {setting}")
-    if cursor == position and not listed:
-        return None  # some cursors are never null: they stay the same at the end
-    if cursor == position:
-        raise NoNextPage(f"the cursor at {where} leads to this page again; check {setting} and list.cursor_param")
-    return cursor
 
 
 def _next_address(target: str | None, page: PageRead, named_by: str) -> str | None:

@@ -51,6 +51,11 @@ class PartSettings(ListSettings, frozen=True, kw_only=True):
             )
         if self.ids is not None and not self.path:
             raise ConfigurationError(f"{where} has ids, but no path", hint="write where the lines are asked for")
+        if self.first_cursor is not None and not self.path:
+            raise ConfigurationError(
+                f"{where} has first_cursor, but its first page is the detail itself",
+                hint="leave it out, or write the path of the part",
+            )
         if self.since is not None or self.window is not None or self.method is Method.POST:
             raise ConfigurationError(
                 f"{where} has since, window or method", hint="leave it out: a part is read whole, with GET"
