@@ -53,7 +53,7 @@ class ListSettings(msgspec.Struct, frozen=True):
     offset_param: str = "offset"
     page_param: str = "page"
     first_page: Annotated[int, msgspec.Meta(ge=0, le=1)] = 1
-    cursor_param: str = "cursor"
+    cursor_param: OrNone = "cursor"  # empty: the cursor is an object, and each of its members is a parameter
     first_cursor: str | None = None  # what the first page is asked with, where the provider insists on a cursor
     next_cursor: str = "next_cursor"
     cursor_header: str | None = None  # the header that has the next cursor, if the body has none
@@ -89,7 +89,7 @@ class ListSettings(msgspec.Struct, frozen=True):
                 f'list.cursor_header is "{self.cursor_header}" and list.paging is "{self.paging}"',
                 hint='write the name of one header, as cursor_header = "x-next-cursor", and paging = "cursor"',
             )
-        self._check_first_cursor()
+        self._check_cursor()
         if "[?" in self.entries and self.paging in {Paging.OFFSET, Paging.PAGE, Paging.LAST}:
             raise ConfigurationError(
                 f'list.entries leaves entries out, but list.paging is "{self.paging}", which needs all of them',
@@ -101,12 +101,19 @@ class ListSettings(msgspec.Struct, frozen=True):
                 hint='write order = "created" if the list is sorted by it, or leave created out',
             )
 
-    def _check_first_cursor(self) -> None:
-        """Only a list with cursors has a first one, and it is sent in one place."""
+    def _check_cursor(self) -> None:
+        """Only a list with cursors has a first one, and each is sent in one place."""
         if self.first_cursor is not None and self.paging is not Paging.CURSOR:
             raise ConfigurationError(
                 f'list.first_cursor is given, but list.paging is "{self.paging}"',
                 hint='write paging = "cursor", or leave first_cursor out',
+            )
+        is_nameless = self.paging is Paging.CURSOR and self.body is None and not self.cursor_param
+        if is_nameless and (self.first_cursor is not None or self.cursor_header is not None):
+            other = "first_cursor" if self.cursor_header is None else "cursor_header"
+            raise ConfigurationError(
+                f'list.cursor_param is "", but list.{other} is given, which has no members',
+                hint='write the name of its parameter, as cursor_param = "cursor"',
             )
         is_in_path = self.body is None and holds_parameter(self.path, self.cursor_param)
         if self.paging is Paging.CURSOR and is_in_path:

@@ -16,7 +16,7 @@ import msgspec
 
 from remora.core.item import Order
 from remora.sources.address import RELATIVE, with_query, within_origin, without_parameter
-from remora.sources.cursors import cursor_sent, next_cursor
+from remora.sources.cursors import cursor_parameters, cursor_sent, next_cursor
 from remora.sources.early_end import NoNextPage as NoNextPage
 from remora.sources.early_end import early_end, next_setting, told_more
 from remora.sources.json_path import NOT_THERE, as_key, find
@@ -112,14 +112,14 @@ def page_url(settings: ListSettings, base_url: str, position: str) -> str:
             if PAGE_MARK in url:
                 return with_query(url.replace(PAGE_MARK, number), size)
             return with_query(url, (settings.page_param, number), size)
-        case Paging.CURSOR if (cursor := cursor_sent(settings, position)) is not None:
-            return with_query(url, (settings.cursor_param, cursor), size)
+        case Paging.CURSOR:
+            return with_query(url, *cursor_parameters(settings, position), size)
         case Paging.LAST if position != FIRST:
             return with_query(url, (settings.last_param, position), size)
         case Paging.LINK | Paging.NEXT if RELATIVE.fullmatch(position):
             # Stored without scheme and host: a position can only lead to the address that the owner configured.
             return f"{_origin(base_url)}{position}"
-        case Paging.CURSOR | Paging.LAST | Paging.LINK | Paging.NEXT | Paging.NONE:
+        case Paging.LAST | Paging.LINK | Paging.NEXT | Paging.NONE:
             return with_query(url, size)
 
 

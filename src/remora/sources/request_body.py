@@ -1,7 +1,7 @@
 """What does a request with a body send? The owner's JSON, with its placeholders filled in.
 
 A text that is a placeholder and nothing else becomes the value itself: "{size}" becomes a number. Inside a longer text,
-braces stay as they are, because query languages use them, too.
+braces stay as they are, because query languages use them, too. A value that is JSON text itself is sent as it is.
 """
 
 import json
@@ -13,7 +13,7 @@ import msgspec
 
 from remora.core.errors import ConfigurationError
 
-Values = Mapping[str, str | int | None]
+Values = Mapping[str, str | int | msgspec.Raw | None]
 
 
 class Method(StrEnum):
@@ -62,7 +62,7 @@ def holds(body: object, placeholder: str) -> bool:
 
 def filled(body: Mapping[str, Any], values: Values) -> bytes:
     """The body as it is sent. A field whose placeholder has no value is left out, as the cursor of a first page."""
-    return json.dumps(_fill(dict(body), values), ensure_ascii=False, separators=(",", ":")).encode()
+    return msgspec.json.encode(_fill(dict(body), values))
 
 
 def _fill(part: Any, values: Values) -> Any:
