@@ -11,8 +11,11 @@ from remora.core.ledger.run import StoppedBy
 from remora.core.reasons import GapReason
 from remora.core.units import DAY_NS
 from remora.sim.clock import SimClock, run
+from remora.sim.crash import Generation
 from remora.sim.replies import Answer, Response
+from remora.sources.listed import DetailSettings
 from tests.loops.listed_rig import NAME, ListedRig, SmallArchive
+from tests.loops.test_listed_kills import killed
 
 ODD = [
     (Answer(200, b"<html>please log in</html>"), "with a body that cannot be read"),
@@ -88,5 +91,26 @@ def test_what_a_proxy_refuses_is_never_dead() -> None:
             GapReason.CONNECTION
         ]
         assert not await rig.store.gaps(NAME, state=GapState.DEAD, limit=9)
+
+    run(main)
+
+
+class Guarded(SmallArchive):
+    """An archive that writes a prefix before every answer, so that no page of another site can run it as a script."""
+
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
+        answer = super().respond(target, headers, body)
+        return Answer(answer.status, b")]}'\n" + answer.body, answer.headers) if isinstance(answer, Answer) else answer
+
+
+@pytest.mark.parametrize("detail", [DetailSettings(inline=True), DetailSettings(key="id", updated="update_time")])
+def test_a_guard_against_hijacking_is_left_out_of_pages_and_documents(detail: DetailSettings) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, Guarded(25), detail=detail)
+        assert await killed(rig, Generation(die_at_call=40))
+        rig.archive.add("new", "c3")
+        await rig.wait(DAY_NS // 24)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
 
     run(main)

@@ -3,8 +3,12 @@
 import pytest
 
 from remora.core.errors import ConfigurationError
+from remora.core.item import Item, Readable
 from remora.operate.config.reader import read_source
-from remora.sources.json_path import NOT_THERE, check_place, find, load
+from remora.sources.declaration import Declaration, ItemSettings, NewestSettings
+from remora.sources.json_path import NOT_THERE, check_place, find, load, without_guard
+from remora.sources.numbered import DeclaredReading
+from remora.sources.rules import body_of
 
 BODY = load(
     b'{"data":{"rows":[{"id":7,"tags":["a","b"]},{"id":8,"gone":true}],"next":null},"@odata.nextLink":"/n","a-b":1.5}'
@@ -51,3 +55,22 @@ def test_every_place_of_a_list_is_checked_when_the_configuration_is_read(name: s
     table = {"kind": "listed", "url": "http://127.0.0.1:9", "list": {name: "rows["}}
     with pytest.raises(ConfigurationError, match=r"list\." + name):
         read_source("chats", table)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [b")]}'\n", b")]}',\n", b")]}", b"for(;;);", b"for (;;); ", b"while(1);", b"\xef\xbb\xbf)]}'\n", b"throw 1;"],
+)
+def test_a_prefix_against_hijacking_is_no_part_of_the_json(guard: bytes) -> None:
+    assert without_guard(guard + b'{"id": 1}') == b'{"id": 1}'
+    assert load(guard + b"[1]") == [1]
+    assert body_of(guard + b'{"error": "busy"}') == {"error": "busy"}
+    item = DeclaredReading(Declaration(item=ItemSettings("/{id}"), newest=NewestSettings("/n"))).item(7, guard + b"{}")
+    assert isinstance(item, Readable)
+    assert isinstance(item.thing, Item)
+    assert item.thing.body == b"{}"
+
+
+@pytest.mark.parametrize("body", [b'{"id": 1}', b")]}'\n<html>", b"while(1);", b'"for(;;);[1]"', b"[1]"])
+def test_a_body_without_such_a_prefix_stays_as_it_is(body: bytes) -> None:
+    assert without_guard(body) is body

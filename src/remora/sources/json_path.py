@@ -33,6 +33,10 @@ _DECIMAL: Final = re.compile(r"\d{1,20}(?:\.\d{0,40})?(?:[eE]\+?\d{1,2})?", re.A
 _DAY_AND_MONTH: Final = re.compile(r"\d{1,2} [A-Z][a-z]{2} ", re.ASCII)  # a date as in mails, without its weekday
 # A place with one of these characters is an expression; every other one is a dotted path.
 _EXPRESSION: Final = re.compile(r"""[\[\](){}|&*?!<>='"`,]""")
+# What some providers write before their JSON, so that no page of another site can run it as a script. No JSON begins so.
+_GUARD: Final = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:\)\]\}'?,?|(?:for ?\(;;\)|while ?\((?:1|true)\)|throw 1);)\s*(?=[\[{n])"
+)
 # Fields that a body may have although it holds nothing.
 _SAYS_NOTHING: Final = frozenset({"kind", "etag"})
 # Seconds up to the year 5138; a larger number is milliseconds.
@@ -48,9 +52,14 @@ NOT_THERE: Final = NotThere()
 
 def load(body: bytes) -> object:
     """The body as Python values; fractions stay as they were written. Raises ValueError or RecursionError."""
-    return json.loads(
-        body.decode("utf-8-sig"), strict=False, parse_float=_fraction, parse_int=_whole, parse_constant=_refuse
-    )
+    text = without_guard(body).decode("utf-8-sig")
+    return json.loads(text, strict=False, parse_float=_fraction, parse_int=_whole, parse_constant=_refuse)
+
+
+def without_guard(body: bytes) -> bytes:
+    """The JSON behind a prefix against hijacking, as `)]}'` of Gerrit; a body without one as it is."""
+    guard = _GUARD.match(body)
+    return body if guard is None else body[guard.end() :]
 
 
 def check_place(path: str | None, where: str) -> None:

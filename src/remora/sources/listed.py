@@ -39,6 +39,7 @@ from remora.sources.json_path import (
     is_plainly_empty,
     load,
     raw_lines,
+    without_guard,
 )
 from remora.sources.json_shape import entries_elsewhere
 from remora.sources.list_scope import WHOLE, Part, first_part, next_part, part_in_words, position_of, split_position
@@ -209,6 +210,8 @@ class Listed:
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         """What the reply holds."""
+        if (body := without_guard(reply.body)) is not reply.body:
+            reply = msgspec.structs.replace(reply, body=body)
         if discovery.kind is Kind.PAGE and holds_more_than(reply.body, PAGE_VALUES_MAX):
             return self._too_much(f"more than {PAGE_VALUES_MAX:,} values on one page")
         try:

@@ -30,7 +30,17 @@ from remora.core.verdict import NoReply, Reply
 from remora.sources.address import quoted
 from remora.sources.declaration import ID, NAME, AbsentSettings, Declaration, UpdatesSettings
 from remora.sources.event_stream import Event, announcements, is_profile
-from remora.sources.json_path import NOT_THERE, WHOLE_BODY, as_mark, as_number, as_text, as_time, find, load
+from remora.sources.json_path import (
+    NOT_THERE,
+    WHOLE_BODY,
+    as_mark,
+    as_number,
+    as_text,
+    as_time,
+    find,
+    load,
+    without_guard,
+)
 from remora.sources.secret import Secret
 
 _SAID_NOTHING: Final = (None, False, NOT_THERE)
@@ -159,6 +169,7 @@ class DeclaredReading:
 
     def item(self, item_id: int, body: bytes) -> Decoded:
         """The item with this id, or why the body is not it."""
+        body = without_guard(body)
         value = parsed(body)
         if isinstance(value, Unreadable | WrongShape):
             return value
@@ -175,6 +186,7 @@ class DeclaredReading:
 
     def user(self, name: str, body: bytes) -> Decoded:
         """The profile: any object."""
+        body = without_guard(body)
         value = parsed(body)
         match value:
             case Unreadable() | WrongShape():

@@ -18,7 +18,7 @@ from remora.core.errors import ConfigurationError
 from remora.core.quota_headers import wait_of
 from remora.core.translation import NOTHING_SAID, Means, Translation
 from remora.core.verdict import Reply
-from remora.sources.json_path import holds_more_than
+from remora.sources.json_path import holds_more_than, without_guard
 
 # What a rule can look at, and how much of a body that is not JSON.
 PLACES: Final = ("status", "headers", "body")
@@ -146,7 +146,7 @@ def body_of(body: bytes) -> object:
     if holds_more_than(body, BODY_VALUES_MAX):
         return None
     try:
-        return msgspec.json.decode(body)
+        return msgspec.json.decode(without_guard(body))
     except (ValueError, RecursionError):  # msgspec's own error is a ValueError
         return body[:TEXT_MAX_CHARACTERS].decode("utf-8", "replace")
 
