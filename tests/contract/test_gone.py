@@ -1,5 +1,7 @@
 """Is a deleted document kept as gone, does a list that shows it again owe it again, and are earlier contents kept?"""
 
+import pytest
+
 from remora.contracts import Outcome, PageRecorded, Store, WalkState
 from remora.core.item import Document, Entry
 from remora.core.ledger.discovery import fingerprint
@@ -117,6 +119,13 @@ async def test_what_is_owed_of_a_vanished_document_is_due_at_once(store: Store) 
     assert await vanished(store, walk=2, at_s=9) == 2
     leased = await store.lease_gaps(ARCHIVE, owner="one", limit=9, lease_ns=10**9, now_ns=at(9))
     assert {gap.key for gap in leased} == {fingerprint(ARCHIVE, key) for key in ("a", "b")}
+
+
+@pytest.mark.parametrize("mark", ["1700000000", "1700000000123", "1700000000123456", "1700000000123456789"])
+async def test_the_size_of_a_mark_tells_its_unit(store: Store, mark: str) -> None:
+    await page(store, ("a", mark), walk=1, at_s=0)
+    assert await store.is_listed_from(ARCHIVE, 1_700_000_000)
+    assert not await store.is_listed_from(ARCHIVE, 1_700_000_001)
 
 
 async def test_a_walk_that_went_no_further_judges_only_missing_details_above_its_end(store: Store) -> None:

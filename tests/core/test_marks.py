@@ -97,12 +97,12 @@ def test_what_only_looks_like_a_number_or_a_date_is_text(odd: str) -> None:
     assert compare(odd, "zzz") == (odd > "zzz") - (odd < "zzz")
 
 
-WAYS = ("1790000000", "1790000000000", "2026-09-21T14:13:20Z")
+WAYS = ("1790000000", "1790000000000", "1790000000000000", "1790000000000000000", "2026-09-21T14:13:20Z")
 
 
 @pytest.mark.parametrize("first", WAYS)
 @pytest.mark.parametrize("second", WAYS)
-def test_seconds_milliseconds_and_dates_are_three_ways_to_write_a_time(first: str, second: str) -> None:
+def test_dates_seconds_and_smaller_units_are_ways_to_write_a_time(first: str, second: str) -> None:
     assert is_written_otherwise(first, second) is (first != second)
 
 
@@ -122,10 +122,14 @@ def test_no_mark_is_older_than_any_mark() -> None:
     assert not is_newer(None, None)
 
 
-def test_a_mark_in_milliseconds_is_the_same_time_as_one_in_seconds() -> None:
+def test_a_mark_in_smaller_units_is_the_same_time_as_one_in_seconds() -> None:
     assert is_from("1700000000000", 1_700_000_000)
     assert is_from("1700000000", 1_700_000_000)
     assert not is_from("1700000000000", 1_700_000_001)
+    assert is_from("1700000000000000", 1_700_000_000)
+    assert not is_from("1700000000999999", 1_700_000_001)
+    assert is_from("1700000000000000000", 1_700_000_000)
+    assert not is_from("1700000000999000000", 1_700_000_001)
     assert not is_from("1700000000", 1_700_000_001)
 
 

@@ -11,11 +11,13 @@ from remora.core.item import Order
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
 from remora.sim.clock import START_WALL_NS, SimClock, run
+from remora.sim.crash import Generation
 from remora.sim.replies import Answer, Response, ok
 from remora.sources.list_scope import SinceSettings
 from remora.sources.listed import DetailSettings
 from remora.sources.paging import ListSettings
 from tests.loops.listed_rig import ListedRig, SmallArchive
+from tests.loops.test_listed_kills import killed
 
 BEGAN_S = START_WALL_NS // SECOND_NS - 86_400
 Write = Callable[[int], object]
@@ -27,6 +29,14 @@ def seconds(at_s: int) -> object:
 
 def milliseconds(at_s: int) -> object:
     return at_s * 1_000
+
+
+def microseconds(at_s: int) -> object:
+    return at_s * 10**6
+
+
+def nanoseconds(at_s: int) -> object:
+    return str(at_s * 10**9)
 
 
 def date(at_s: int) -> object:
@@ -44,7 +54,16 @@ class Rewritten(SmallArchive):
 
 
 OTHER_FORMS = pytest.mark.parametrize(
-    "before, after", [(date, seconds), (milliseconds, seconds), (date, milliseconds), (seconds, date)]
+    "before, after",
+    [
+        (date, seconds),
+        (milliseconds, seconds),
+        (date, milliseconds),
+        (seconds, date),
+        (microseconds, milliseconds),
+        (nanoseconds, date),
+        (seconds, nanoseconds),
+    ],
 )
 
 
@@ -96,11 +115,11 @@ class Following(Rewritten):
         way = self.write(BEGAN_S)
         if self.is_blind:
             return 0
-        if isinstance(way, str):
+        if not str(way).isdigit():
             return 0 if since.isdigit() else int(datetime.fromisoformat(since).timestamp())
         if not since.isdigit() or len(since) != len(str(way)):
             return 0
-        return int(since) // (1_000 if self.write is milliseconds else 1)
+        return int(since) // (int(str(way)) // BEGAN_S)
 
 
 FOLLOWED = ListSettings(page_size=10, order=Order.OLDEST, since=SinceSettings())
@@ -127,6 +146,26 @@ def test_a_watermark_that_the_provider_reads_no_more_hides_no_change(
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert await rig.is_complete()
         assert "24" not in archive.requests("page"), "only what changed since the watermark is asked for"
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", [seconds, milliseconds, microseconds, nanoseconds])
+@pytest.mark.parametrize("die_at", [None, 40, 120])
+def test_only_what_changed_is_asked_for_whatever_the_unit_of_the_marks(way: Write, die_at: int | None) -> None:
+    async def main(clock: SimClock) -> None:
+        archive = Following(57)
+        archive.write = way
+        rig = ListedRig(clock, archive, settings=FOLLOWED, detail=DetailSettings(key="id"))
+        if die_at is not None:
+            assert await killed(rig, Generation(die_at_call=die_at))
+            await rig.wait(HOUR_NS)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        archive.asked.clear()
+        archive.add("new", "c3")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+        assert archive.requests("page").total() <= 3
 
     run(main)
 

@@ -278,8 +278,17 @@ def test_windows_go_on_at_a_watermark_of_seconds_with_a_fraction() -> None:
 
 @pytest.mark.parametrize("form", Form)
 def test_a_watermark_in_the_future_is_not_believed_however_it_is_written(form: Form) -> None:
-    for mark in ("1990000000", "1990000000.5", "1990000000000.5", "2033-01-22T10:13:20Z", "22 Jan 2033 10:13:20 GMT"):
+    numbers = ("1990000000", "1990000000.5", "1990000000000.5", "1990000000000000")
+    for mark in (*numbers, "2033-01-22T10:13:20Z", "22 Jan 2033 10:13:20 GMT"):
         assert not first_part(SinceSettings(form=form), None, mark, now_s=1_790_000_000).is_rest
+
+
+@pytest.mark.parametrize("form", Form)
+def test_a_long_number_ahead_may_be_an_id_only_where_marks_are_sent_as_they_are(form: Form) -> None:
+    part = first_part(SinceSettings(form=form), None, "1990000000000000000", now_s=1_790_000_000)
+    assert part.is_rest is (form is Form.MARK)
+    window = WindowSettings("2020-01-01")
+    assert not first_part(None, window, "1990000000000000000", now_s=1_790_000_000).is_rest
 
 
 @pytest.mark.parametrize(
@@ -288,6 +297,12 @@ def test_a_watermark_in_the_future_is_not_believed_however_it_is_written(form: F
         ("1700000000", Form.MARK, "1699999940"),
         ("1700000000.5", Form.MARK, "1699999940"),
         ("1700000000000", Form.MARK, "1699999940000"),
+        ("1700000000000000", Form.MARK, "1699999940000000"),
+        ("1700000000123456789", Form.MARK, "1699999940123456789"),
+        ("1767323045123456789", Form.SECONDS, "1767322985"),
+        ("1767323045123456", Form.DATE, "2026-01-02T03:03:05Z"),
+        ("1767323045", Form.MICROSECONDS, "1767322985000000"),
+        ("2026-01-02T03:04:05Z", Form.NANOSECONDS, "1767322985000000000"),
         ("2026-01-02T03:04:05Z", Form.MARK, "2026-01-02T03:03:05Z"),
         ("2026-01-02T03:04:05.123+02:00", Form.MARK, "2026-01-02T01:03:05Z"),
         ("2026-01-02T03:04:05Z", Form.SECONDS, "1767322985"),

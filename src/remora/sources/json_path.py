@@ -19,6 +19,7 @@ from jmespath.exceptions import JMESPathError, JMESPathTypeError
 from jmespath.parser import ParsedResult
 
 from remora.core.errors import ConfigurationError
+from remora.core.ledger.marks import units_per_second
 from remora.sources.json_members import STRING, listed_values, named_values
 from remora.sources.json_numbers import NUMBER_MAX
 
@@ -39,8 +40,7 @@ _GUARD: Final = re.compile(
 )
 # Fields that a body may have although it holds nothing.
 _SAYS_NOTHING: Final = frozenset({"kind", "etag"})
-# Seconds up to the year 5138; a larger number is milliseconds.
-_SECONDS_MAX: Final = 100_000_000_000
+_TIME_MAX: Final = 10**20  # nanoseconds of the year 5138
 
 
 class NotThere:
@@ -277,21 +277,21 @@ def as_number(value: object) -> int | None:
 
 
 def as_time(value: object) -> int | None:
-    """Seconds since 1970, from a number of seconds or milliseconds or from an ISO 8601 date; None for all else."""
+    """Seconds since 1970, from a number (seconds, milliseconds, … nanoseconds) or an ISO 8601 date; None for all else."""
     match value:
         case bool():
             return None
         case int() | Decimal():
-            seconds = Decimal(value)
+            number = Decimal(value)
         case str() if _DECIMAL.fullmatch(value):
-            seconds = Decimal(value)
+            number = Decimal(value)
         case str():
             return _iso_seconds(value)
         case _:
             return None
-    if not seconds.is_finite() or not 0 < seconds <= NUMBER_MAX:
+    if not number.is_finite() or not 0 < number <= _TIME_MAX:
         return None
-    return int(seconds / 1000) if seconds > _SECONDS_MAX else int(seconds) or None
+    return int(number / units_per_second(number)) or None
 
 
 def as_text(value: object) -> str | None:

@@ -8,20 +8,21 @@ import json
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Final
 
 import msgspec
 
 from remora.core.errors import ConfigurationError
+from remora.core.ledger.marks import units_per_second
 from remora.core.quantities import parse_duration
 from remora.core.units import DAY_NS, MINUTE_NS, SECOND_NS
+from remora.sources.json_numbers import NUMBER_MAX
 from remora.sources.json_path import as_time
 
 Duration = Annotated[int, msgspec.Meta(extra={"reads": parse_duration})]
-_NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
-# Seconds up to the year 5138; a larger number is milliseconds.
-_SECONDS_MAX: Final = 100_000_000_000
+_NUMBER: Final = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,9})?", re.ASCII)
 # Two windows share this much, whether the provider counts their ends in or not.
 WINDOWS_SHARE_S: Final = 1
 # A mark this far ahead of our clock is absurd: what changed since then would be nothing.
@@ -34,6 +35,8 @@ class Form(StrEnum):
     MARK = "mark"  # as the list writes its marks
     SECONDS = "seconds"
     MILLISECONDS = "milliseconds"
+    MICROSECONDS = "microseconds"
+    NANOSECONDS = "nanoseconds"
     DATE = "date"
 
 
@@ -70,7 +73,10 @@ class WindowSettings(msgspec.Struct, frozen=True):
                 f'list.window.begin is "{self.begin}"', hint='write the first moment of the list, as "2005-01-31"'
             )
         if self.form is Form.MARK:
-            raise ConfigurationError('list.window.as is "mark"', hint="write one of: seconds, milliseconds, date")
+            raise ConfigurationError(
+                'list.window.as is "mark"',
+                hint=f"write one of: {', '.join(form for form in Form if form is not Form.MARK)}",
+            )
         if self.length_ns <= 2 * self.overlap_ns or self.length_ns < MINUTE_NS:
             raise ConfigurationError(
                 "list.window.length is not longer than two overlaps, so the windows would not move on",
@@ -99,7 +105,8 @@ def first_part(
     """Where a walk begins: at the watermark or, without a believable one, at the beginning of the list."""
     mark_s = as_time(watermark)
     if mark_s is not None and mark_s > now_s + AHEAD_MAX_S:
-        watermark = mark_s = None
+        mark_s = None
+        watermark = watermark if since is not None and _may_be_id(since, watermark) else None
     if since is not None:
         return WHOLE if watermark is None else Part(is_rest=True, since=since_text(since, watermark))
     if window is None:
@@ -125,12 +132,19 @@ def since_text(settings: SinceSettings, watermark: str) -> str:
     """The watermark less the overlap, as the provider wants to read it. A mark that is no time is sent as it is."""
     overlap_s = settings.overlap_ns // SECOND_NS
     if settings.form is Form.MARK and _NUMBER.fullmatch(watermark):
-        number = int(float(watermark)) if "." in watermark else int(watermark)
-        return str(max(0, number - overlap_s * (1_000 if number > _SECONDS_MAX else 1)))
+        number = int(watermark.partition(".")[0])
+        return str(max(0, number - overlap_s * units_per_second(number)))
     seconds = as_time(watermark)
     if seconds is None:
         return watermark
     return moment_text(max(0, seconds - overlap_s), Form.DATE if settings.form is Form.MARK else settings.form)
+
+
+def _may_be_id(settings: SinceSettings, mark: str | None) -> bool:
+    """Whether a mark that is ahead as a time may be an id instead: such ids are long, and sent as they are."""
+    if settings.form is not Form.MARK or mark is None or not _NUMBER.fullmatch(mark):
+        return False
+    return Decimal(mark) > NUMBER_MAX
 
 
 def moment_text(seconds: int, form: Form) -> str:
@@ -139,7 +153,11 @@ def moment_text(seconds: int, form: Form) -> str:
         case Form.SECONDS:
             return str(seconds)
         case Form.MILLISECONDS:
-            return str(seconds * 1_000)
+            return str(seconds * 10**3)
+        case Form.MICROSECONDS:
+            return str(seconds * 10**6)
+        case Form.NANOSECONDS:
+            return str(seconds * 10**9)
         case Form.DATE | Form.MARK:
             return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -173,11 +173,15 @@ AND listed_rank > :rank AND fingerprint IN (
 ORDER BY key LIMIT :limit;
 
 -- name: is_listed_from
--- Whether an entry has a time at or after a second as its mark, in seconds or milliseconds.
+-- Whether an entry has a time at or after a second as its mark, in seconds, milliseconds, microseconds or nanoseconds.
 SELECT count(*) FROM (
   SELECT 1 FROM documents
   WHERE source = :source AND vanished_at IS NULL AND listed_at IS NOT NULL
-  AND CASE WHEN listed_rank > 1e11 THEN listed_rank / 1000 ELSE listed_rank END >= :second LIMIT 1
+  AND CASE
+    WHEN listed_rank > 1e17 THEN listed_rank / 1e9
+    WHEN listed_rank > 1e14 THEN listed_rank / 1e6
+    WHEN listed_rank > 1e11 THEN listed_rank / 1e3
+    ELSE listed_rank END >= :second LIMIT 1
 ) AS found;
 
 -- name: keep_document_revision

@@ -19,7 +19,8 @@ _WITH_NAMES: Final = re.compile(
 _HALF_DAY: Final = re.compile(r"(?P<before>.*:\d\d) ?(?P<half>[AP])M\b(?P<after>.*)", re.ASCII | re.IGNORECASE)
 _ZONE_BEFORE_OFFSET: Final = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SECONDS_MAX: Final = 1e11  # a larger number counts milliseconds
+_SECONDS_MAX: Final = 10**11  # of the year 5138; a larger number counts milliseconds, microseconds or nanoseconds
+_WAYS: Final = {1: "seconds", 10**3: "milliseconds", 10**6: "microseconds", 10**9: "nanoseconds"}  # per second
 _TIMES_FROM_S: Final = 946_684_800  # a number of seconds from 2000 to 2100 may be a time; others are counted up
 _TIMES_UNTIL_S: Final = 4_102_444_800
 _DATE_LEAST_LENGTH: Final = len("2026-01-01")
@@ -44,7 +45,7 @@ def compare(left: str, right: str) -> int:
 
 
 def is_written_otherwise(mark: str | None, than: str | None) -> bool:
-    """Whether both are times, but written in two ways (a date, seconds, milliseconds), so that neither is known to be newer."""
+    """Whether both are times, but written in two ways (a date, seconds, milliseconds, …), so that neither is known to be newer."""
     if mark is None or than is None or mark == than:
         return False
     way, other = _way(mark), _way(than)
@@ -73,7 +74,12 @@ def rank(mark: str | None) -> float | None:
 def is_from(mark: str | None, second: int) -> bool:
     """Whether a mark is a time at or after this second. A mark that is no time is not."""
     value = rank(mark)
-    return value is not None and (value / 1_000 if value > _SECONDS_MAX else value) >= second
+    return value is not None and value / units_per_second(value) >= second
+
+
+def units_per_second(number: float | Decimal) -> int:
+    """How many of its units a number of a time counts per second, by its size. Each unit reaches from 1973 to 5138."""
+    return next((units for units in _WAYS if number <= _SECONDS_MAX * units), max(_WAYS))
 
 
 def _way(mark: str) -> str | None:
@@ -81,9 +87,8 @@ def _way(mark: str) -> str | None:
     number = _number(mark)
     if number is None:
         return None if _moment(mark) is None else "date"
-    if _TIMES_FROM_S <= number <= _TIMES_UNTIL_S:
-        return "seconds"
-    return "milliseconds" if _TIMES_FROM_S <= number / 1_000 <= _TIMES_UNTIL_S else None
+    units = units_per_second(number)
+    return _WAYS[units] if _TIMES_FROM_S <= number / units <= _TIMES_UNTIL_S else None
 
 
 def _finite(value: Decimal) -> float:
