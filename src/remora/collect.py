@@ -38,6 +38,7 @@ from remora.core.reasons import GapReason
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import (
+    NO_PAGE_STATUSES,
     Deferred,
     Fault,
     Found,
@@ -334,7 +335,7 @@ class Collector(BelievedNewest):
             decoded,
             behind_newest=self._behind_newest(discovery),
             now_wall_ns=now_wall_ns,
-            absent_statuses=self._absent_statuses,
+            absent_statuses=NO_PAGE_STATUSES if discovery.may_be_behind else self._absent_statuses,
             said=said,
             is_page=discovery.kind is Kind.PAGE,
             is_one_of_many=discovery.kind is not Kind.PAGE and discovery.kind is not Kind.NEWEST,

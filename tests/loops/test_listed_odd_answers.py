@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from remora.core.ledger.gap import GapState
@@ -13,8 +14,8 @@ from remora.core.units import DAY_NS
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Generation
 from remora.sim.replies import Answer, Response
-from remora.sources.listed import DetailSettings
-from tests.loops.listed_rig import NAME, ListedRig, SmallArchive
+from remora.sources.listed import DetailSettings, Paging
+from tests.loops.listed_rig import NAME, PAGINGS, ListedRig, SmallArchive
 from tests.loops.test_listed_kills import killed
 
 ODD = [
@@ -112,5 +113,52 @@ def test_a_guard_against_hijacking_is_left_out_of_pages_and_documents(detail: De
         await rig.wait(DAY_NS // 24)
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert await rig.is_complete()
+
+    run(main)
+
+
+class NoContent(SmallArchive):
+    """An archive that answers 204 for a page without entries."""
+
+    def _page(self, path: str, query: Mapping[str, str]) -> Response:
+        answer = super()._page(path, query)
+        return Answer(204, b"") if isinstance(answer, Answer) and json.loads(answer.body) == {"items": []} else answer
+
+
+UNCHOSEN = msgspec.structs.replace(PAGINGS[Paging.PAGE], size_param="")
+COUNTED = {"page": PAGINGS[Paging.PAGE], "page of a size": UNCHOSEN, "offset": PAGINGS[Paging.OFFSET]}
+
+
+@pytest.mark.parametrize("way", COUNTED)
+@pytest.mark.parametrize("die_at", [None, 30, 90])
+@pytest.mark.parametrize("entries", [7, 37, 40])
+def test_a_204_behind_the_last_page_is_the_end_of_the_list(way: str, die_at: int | None, entries: int) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, NoContent(entries), settings=COUNTED[way])
+        if die_at is not None and await killed(rig, Generation(die_at_call=die_at)):
+            rig.archive.remove("c0", "c1", "c2")
+            await rig.wait(DAY_NS // 24)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert rig.archive.truth().items() <= (await rig.mirror()).items()
+        await rig.wait(8 * DAY_NS)
+        rig.archive.add("new")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert rig.archive.truth().items() <= (await rig.mirror()).items()
+
+    run(main)
+
+
+def test_a_204_for_a_page_that_must_be_there_is_no_end() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(37))
+        await rig.run()
+        await rig.wait(8 * DAY_NS)
+        rig.archive.hook = lambda asked: Answer(204, b"") if asked == "page 8" else None
+        assert (await rig.run()).stopped_by is StoppedBy.LIST_TROUBLE
+        rig.archive.hook = lambda _asked: Answer(204, b"")
+        assert (await rig.run()).stopped_by is StoppedBy.LIST_TROUBLE
+        rig.archive.hook = lambda _asked: None
+        await rig.wait(DAY_NS)
+        assert (await rig.run()).counts.vanished == 0
 
     run(main)

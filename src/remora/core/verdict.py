@@ -22,6 +22,8 @@ NEAR_NEWEST_IDS: Final = 50
 FAR_ABOVE_NEWEST_IDS: Final = 1_000
 # How a provider usually says that it has no such item, besides a body of `null`.
 ABSENT_STATUSES: Final = frozenset({404, 410})
+# Behind the last page some providers answer that there is no content.
+NO_PAGE_STATUSES: Final = ABSENT_STATUSES | {204}
 
 
 class Fault(StrEnum):
@@ -153,7 +155,7 @@ def classify(
             if is_one_of_many:
                 return Malformed(GapReason.MOVED)
             return Trouble(GapReason.MOVED, shown_location(reply.headers.get("location", "")))
-        case Reply(status=status) if status < 400:  # no content, not modified
+        case Reply(status=status) if status < 400 and status not in absent_statuses:  # no content, not modified
             return _nonsense(f"with the status {status} instead of 200", is_one_of_many=is_one_of_many)
         case Reply():
             return _by_status(reply, behind_newest, now_wall_ns, absent_statuses)

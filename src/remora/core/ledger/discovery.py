@@ -48,6 +48,7 @@ class Discovery(msgspec.Struct, frozen=True, gc=False):
     origin: Origin = None
     piece: str = ""  # which piece of a document that takes several requests; empty: its detail
     further_keys: tuple[str, ...] = ()  # documents that the same request asks for
+    may_be_behind: bool = False  # a later page of a list whose pages are counted
 
     @property
     def item_id(self) -> int:

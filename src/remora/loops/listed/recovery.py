@@ -66,7 +66,7 @@ class ListedRecovery(Recover):
         position, chain = unread.position, list[Page]()
         turns = 0
         for _ in range(PAGES_MAX):
-            asked = await self._ask(position, discovery)
+            asked = await self._ask(position, discovery, may_be_behind=walked.position_before(position) is not None)
             page = self._page(asked, chain, walked, position)
             if page is None:
                 await self._failed(discovery, unread, walked, asked, chain, position)
@@ -91,8 +91,8 @@ class ListedRecovery(Recover):
             chain, position = [*chain[-1:], page], page.next_position
         await self._pages.ask_for_full_walk()
 
-    async def _ask(self, position: str, discovery: Discovery) -> Asked:
-        page = Discovery(Kind.PAGE, position, Lane.RECOVER, discovery.origin)
+    async def _ask(self, position: str, discovery: Discovery, *, may_be_behind: bool) -> Asked:
+        page = Discovery(Kind.PAGE, position, Lane.RECOVER, discovery.origin, may_be_behind=may_be_behind)
         return await self._collector.ask(page, self._allowance, ONCE)
 
     def _page(self, asked: Asked, chain: list[Page], walked: WalkedSource, position: str) -> Page | None:

@@ -8,7 +8,7 @@ Numbered pages move up by one when an entry above them is deleted. If two pages 
 between them unseen. Such a walk is not enough: an entry has vanished if the full walk after it does not show it either.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from remora.core.item import Document, Page
 from remora.core.lanes import Lane
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.gap import Gap, GapState
 from remora.core.ledger.notes import FULL_WALK_NOTE, SKIPPING_NOTE
 from remora.core.ledger.run import RunCounts, Stop
 from remora.core.reasons import GapReason
@@ -26,6 +27,7 @@ from remora.loops.listed.details import DETAILS_AT_ONCE, Details
 
 JUDGED_AT_ONCE: Final = 10_000
 INLINE_OWED_MAX: Final = 10_000
+MISSING_WATCHED: Final = 1_000
 
 
 class Missed(NamedTuple):
@@ -54,6 +56,14 @@ class Vanished:
         if self._noted != walk:
             await self._note(latest=walk, missed=(await self._skipping())[1])
             self._noted = walk
+
+    async def doubted_at_ns(self, dead: Sequence[Gap], gone: Sequence[Gap]) -> int | None:
+        """The latest time when a detail became missing or gone although the list may still show its entry."""
+        owed = await self._store.gaps(
+            self._source, state=GapState.OWED, reason=GapReason.NOT_FOUND, limit=MISSING_WATCHED
+        )
+        missing = [gap for gap in (*owed, *dead) if gap.reason is GapReason.NOT_FOUND and gap.kind is Kind.DOCUMENT]
+        return max((*(gap.first_seen_ns for gap in missing), *(gap.last_seen_ns for gap in gone)), default=None)
 
     async def counts_as(self, walk: int, page: Page) -> int | None:
         """Since which full walk an entry must be missing to have vanished, if this full walk ends with this page."""

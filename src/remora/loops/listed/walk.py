@@ -9,7 +9,6 @@ What a full walk did not show may have vanished. A later walk says that it can b
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -22,7 +21,7 @@ from remora.contracts import Clock, Store
 from remora.core.item import Entry, Page
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind, fingerprint
-from remora.core.ledger.gap import LOOKS_AT_A_LISTED_GONE, Gap, GapState
+from remora.core.ledger.gap import LOOKS_AT_A_LISTED_GONE, GapState
 from remora.core.ledger.list_promises import MOVES_TOO_FAST, REPEATS_MAX, clash, contradiction, repeated
 from remora.core.ledger.list_walk import (
     WalkState,
@@ -58,7 +57,6 @@ PAGES_PER_WALK_MAX: Final = 1_000_000
 EMPTY_PAGES_MAX: Final = 10
 PAGES_REMEMBERED: Final = 8
 DEAD_WATCHED: Final = 10_000
-MISSING_WATCHED: Final = 1_000
 # If a list changes faster than it can be read, the walk continues anyway; the next run walks the list again.
 TURNS_BACK_MAX: Final = 8
 ENDED: Final = Page(entries=(), next_position=None)
@@ -159,7 +157,7 @@ class ListWalk:
         gone = [gap for gap in told if gap.attempts < LOOKS_AT_A_LISTED_GONE]
         self._gone = frozenset(gap.key for gap in gone)
         finished_ns, now_ns = kept if isinstance(kept, int) else None, self._clock.wall_ns()
-        doubted_ns = await self._doubted_at_ns(dead, gone)
+        doubted_ns = await self._vanished.doubted_at_ns(dead, gone)
         is_full = full_walk_is_due(finished_ns, now_ns=now_ns, doubted_at_ns=doubted_ns)
         self._may_leave_watermark = full_walk_is_due(finished_ns, now_ns=now_ns, doubted_at_ns=now_ns)
         # A process that ended between a page and its documents left them owed; only the list can show them again.
@@ -173,17 +171,12 @@ class ListWalk:
         if self.was_resumed:
             self._holes.keys.update(owed.gap.key for owed in await owed_pages(self._store, self._source))
 
-    async def _doubted_at_ns(self, dead: Sequence[Gap], gone: Sequence[Gap]) -> int | None:
-        """The latest time when a detail became missing or gone although the list may still show its entry."""
-        owed = await self._store.gaps(
-            self._source, state=GapState.OWED, reason=GapReason.NOT_FOUND, limit=MISSING_WATCHED
-        )
-        missing = [gap for gap in (*owed, *dead) if gap.reason is GapReason.NOT_FOUND and gap.kind is Kind.DOCUMENT]
-        return max((*(gap.first_seen_ns for gap in missing), *(gap.last_seen_ns for gap in gone)), default=None)
-
     async def _page(self) -> Page | Stop:
         while True:
-            asked = await self._collector.ask(Discovery(Kind.PAGE, self._position, Lane.WALK), self._allowance)
+            source = self._collector.walked
+            is_later = source is not None and source.position_before(self._position) is not None
+            wanted = Discovery(Kind.PAGE, self._position, Lane.WALK, may_be_behind=is_later)
+            asked = await self._collector.ask(wanted, self._allowance)
             if self._allowance.stop is not None:
                 return self._allowance.stop
             self._asked = asked
