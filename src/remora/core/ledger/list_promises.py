@@ -81,7 +81,8 @@ def repeated(pages: int) -> str:
     """The sentence for a list that shows one page again and again."""
     return (
         f"{pages} pages in a row show the same entries, so the list does not go on where it is asked to; "
-        "check paging and the name of its parameter (offset_param, page_param or cursor_param)"
+        "check paging and the name of its parameter (offset_param, page_param or cursor_param), and write list.end if the "
+        "provider repeats its last page and a field of it tells that"
     )
 
 

@@ -43,6 +43,7 @@ from remora.core.verdict import Found, Missing, Pressure
 from remora.loops.listed.allowance import RunAllowance
 from remora.loops.listed.entry_marks import EntryMarks
 from remora.loops.listed.holes import Holes
+from remora.loops.listed.last_page import is_repeated_last
 from remora.loops.listed.owed_pages import owed_pages
 from remora.loops.listed.pages import PageRecorder
 from remora.loops.listed.unread_pages import UnreadPages
@@ -131,6 +132,8 @@ class ListWalk:
                 page = ENDED
             if page.begins_part:
                 self._before, self._repeats = (), 0
+            if await self._is_behind_last(page):
+                page = self._ended()
             if self._is_overtaken(page):
                 continue
             if (stop := self._contradiction(page)) is not None:
@@ -203,6 +206,11 @@ class ListWalk:
         """The page for an end at this position: the list goes on where it has another part."""
         source = self._collector.walked
         return ENDED if source is None else source.ended_at(self._position)
+
+    async def _is_behind_last(self, page: Page) -> bool:
+        """Whether this is the last page again, as some providers show it for every page behind it."""
+        is_repeat = self._missing_is_end and bool(page.entries) and page.entries == self._before
+        return is_repeat and await is_repeated_last(self._collector, self._allowance, self._recent[-1][0], page.entries)
 
     async def _goes_on_behind(self, stop: Stop) -> bool:
         """Leave a page behind that cannot be read. It is owed before the walk moves past it."""
