@@ -40,8 +40,11 @@ PLACEHOLDERS: Final = {
 }
 
 
-class ListSettings(msgspec.Struct, frozen=True):
-    """How the list of a listed source is walked. A place in the JSON is a path or an expression; "." is the body."""
+class ListSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the list of a listed source is walked. A place in the JSON is a path or an expression; "." is the body.
+
+    Encoded, it holds what differs from the defaults: a hash of it stays the same when a later version has more settings.
+    """
 
     path: str = "/list"
     paging: Paging = Paging.OFFSET
