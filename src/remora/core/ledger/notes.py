@@ -24,6 +24,10 @@ FULL_WALK_NOTE: Final = "full_walk"  # when a walk last reached the end of the l
 SKIPPING_NOTE: Final = (
     "skipping"  # the latest walk that may have skipped entries, and a full one that is not judged yet
 )
+# What belongs to no source is kept under a name that no source can have.
+OF_ALL_SOURCES: Final = "*"
+ALARMS_TOLD_NOTE: Final = "alarms_told"  # of all sources: the alarms whose end the owner has to hear
+
 STEERING_NOTE: Final = "steering"  # what an operator ordered: a pause, a lower ceiling
 TIMELINE_NOTE: Final = "timeline"  # what happened, for the console
 PIECE_NOTE: Final = "piece"  # with a fingerprint and a number: a piece of a document that is not whole yet

@@ -63,6 +63,7 @@ class _Watched:
     seen_ns: int
     reason: str
     told: bool = False
+    heard: bool = False  # an earlier process may have told it, so its end is told, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class Alarms:
     """Which alarms are on, since when, and whether they were reported."""
 
     watched: Mapping[Key, _Watched] = field(default_factory=dict)
+
+    @classmethod
+    def recalled(cls, told: Mapping[Key, str], *, now_ns: int) -> "Alarms":
+        """What an earlier process told or began to tell, with its reasons: if it lasts it is reported again, else its end is."""
+        return cls({key: _Watched(now_ns, now_ns, reason, heard=True) for key, reason in told.items()})
 
     def after(self, status: Status, *, now_ns: int) -> tuple["Alarms", tuple[Change, ...]]:
         """What follows from one status: the new state, and what to report. Unknown values change nothing."""
@@ -88,7 +94,7 @@ class Alarms:
                     now = replace(now, told=True)
                     changes.append(Change(*key, firing=True, reason=reason))
                 watched[key] = now
-            elif before is not None and before.told:
+            elif before is not None and (before.told or before.heard):
                 if _is_unknown(key[1], status.sources.get(key[0])):
                     watched[key] = replace(before, seen_ns=now_ns)
                 elif now_ns - before.seen_ns < CLEAR_NS:

@@ -1,7 +1,7 @@
 """When is the owner notified? When an alarm begins or ends, and when a wanted item comes; not in quiet hours.
 
 What begins and ends within quiet hours is never told; what still lasts at their end is. The same holds for a time in which no
-channel could deliver an alarm. A command gets nothing of our
+channel could deliver an alarm, and for one in which no service ran. A command gets nothing of our
 environment, so that no token can reach it. Whatever a channel does, the service goes on.
 """
 
@@ -17,8 +17,9 @@ import structlog
 
 from remora.contracts import Clock, Store
 from remora.core.errors import StoreError
-from remora.core.status.alarms import Alarms, Change
+from remora.core.status.alarms import CLEAR_NS, Alarm, Alarms, Change
 from remora.core.status.model import Covered, Status
+from remora.core.status.readout import is_alive
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.operate.config.settings import NotifySettings
 from remora.operate.observe.channels import PATH as PATH
@@ -26,7 +27,9 @@ from remora.operate.observe.channels import Notice as Notice
 from remora.operate.observe.channels import Tell, channels_of
 from remora.operate.observe.channels import run_command as run_command
 from remora.operate.observe.newest_items import describe
+from remora.operate.observe.read_status import decode_beats
 from remora.operate.observe.status_cache import StatusCache
+from remora.operate.observe.told_alarms import Telling, ToldAlarm, ToldAlarms
 
 log = structlog.get_logger()
 
@@ -38,6 +41,7 @@ ITEMS_HELD_BACK_MAX: Final = 100
 AGAIN_NS: Final = 10 * MINUTE_NS  # until an alarm that could not be delivered is tried again
 SILENCE_TOLD_AFTER_NS: Final = 5 * MINUTE_NS  # as long as `RemoraUnknown` must last in `deploy/prometheus/alerts.yml`
 RUNBOOK: Final = "docs/operating.md"
+SILENCE: Final = ("remora", "RemoraUnknown")
 
 
 class Notifier:
@@ -60,6 +64,9 @@ class Notifier:
         self._clock = clock
         self._minute_of_day = minute_of_day or local_minute
         self._alarms = Alarms()
+        self._told = ToldAlarms(store, clock=clock)
+        self._recalled_ns: int | None = None  # when it was read what earlier processes told (monotonic)
+        self._orphans: tuple[ToldAlarm, ...] = ()  # told alarms that no status of this process will show
         self._held_back: dict[tuple[str, str], Notice] = {}  # what is not told yet: quiet hours, or no channel
         self._again_ns: int | None = None  # when what could not be delivered is tried again (monotonic)
         self._silent_since_ns: int | None = None  # since when the store has not answered (monotonic); None: it does
@@ -72,15 +79,15 @@ class Notifier:
         """Run for ever."""
         while self._channels:
             try:
-                status = await feed.latest()
+                await self.run_once(await feed.latest())
             except StoreError as error:
                 await self.unanswered(error.message)
-            else:
-                await self.run_once(status)
             await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
 
     async def run_once(self, status: Status) -> int:
         """Notify about what is new. Returns how many notices were sent."""
+        await self._recall(status)
+        await self._told.keep()
         self._alarms, changes = self._alarms.after(status, now_ns=self._clock.monotonic_ns())
         notices = [*map(_of_change, changes)]
         for name, newest in _newest(status) if self._wanted else ():
@@ -89,6 +96,8 @@ class Notifier:
             ):  # an item is found the next time; an alarm that changed now would not be told again
                 notices += await self._matches(name, newest)
         wanted = [notice for notice in notices if self._settings.wants(notice.source)]
+        with suppress(StoreError):
+            wanted += await self._ends_of_orphans(status)
         if self._is_silence_told:
             wanted.append(_of_silence("the store answers again", is_over=True))
         self._silent_since_ns, self._is_silence_told = None, False
@@ -104,6 +113,30 @@ class Notifier:
         self._is_silence_told = True
         return await self._tell_all([_of_silence(f"nothing is known of any source: {reason}", is_over=False)])
 
+    async def _recall(self, status: Status) -> None:
+        """Go on where earlier processes ended. Nothing is told before it is known what they told."""
+        if self._recalled_ns is not None:
+            return
+        told, now_ns = await self._told.all(), self._clock.monotonic_ns()
+        ours = {key for key in told if key[0] in status.sources and key[1] in [*Alarm]}
+        self._alarms = Alarms.recalled({(key[0], Alarm(key[1])): told[key].text for key in ours}, now_ns=now_ns)
+        self._orphans = tuple(told[key] for key in told if key not in ours and key != SILENCE)
+        self._is_silence_told = SILENCE in told
+        self._recalled_ns = now_ns
+
+    async def _ends_of_orphans(self, status: Status) -> Iterable[Notice]:
+        """The ends of alarms of a source that was removed, and of alarms that only another version knows.
+
+        A source that is not ours may be the one of another process: then its alarms are left to that process.
+        """
+        if not self._orphans or self._clock.monotonic_ns() - (self._recalled_ns or 0) < CLEAR_NS:
+            return ()
+        now_ns = self._clock.wall_ns()
+        beats = [beat for beat in decode_beats(await self._store.heartbeats()) if is_alive(beat, now_ns=now_ns)]
+        watched = {name for beat in beats for name in beat.snapshot.sources}.difference(status.sources)
+        orphans, self._orphans = self._orphans, ()
+        return [_of_orphan(each, status) for each in orphans if each.source not in watched]
+
     async def _tell_all(self, notices: list[Notice]) -> int:
         return sum([await self._tell(notice) for notice in self._outside_quiet_hours(notices)])
 
@@ -116,33 +149,34 @@ class Notifier:
         return ", ".join(f"{name}: {'delivered' if worked else 'failed'}" for name, worked in done.items())
 
     def _outside_quiet_hours(self, notices: list[Notice]) -> list[Notice]:
-        """What may be told now. In quiet hours it is kept, and what ends or begins again meanwhile cancels it.
+        """What may be told now. In quiet hours it is kept, of each alarm the latest.
 
-        So the owner hears of each alarm what differs from what they last heard. Alarms are few, by source and name; items
+        Of that the owner hears what differs from what they last heard. Alarms are few, by source and name; items
         are bounded, and never take the place of an alarm.
         """
         if not self._settings.is_quiet(self._minute_of_day()):
+            latest = {(notice.source, notice.name): notice for notice in notices}
             if self._again_ns is not None and self._clock.monotonic_ns() < self._again_ns:
-                return [each for each in notices if self._held_back.pop((each.source, each.name), None) is None]
-            kept, self._again_ns = [*self._held_back.values()], None
-            self._held_back.clear()
-            return [*kept, *notices]
+                self._held_back |= {key: latest.pop(key) for key in [*latest] if key in self._held_back}
+                return [*latest.values()]
+            held, self._held_back, self._again_ns = self._held_back, {}, None
+            return [*(held | latest).values()]
         for notice in notices:
-            key = (notice.source, notice.name)
-            if notice.kind == "item":
-                if sum(held.kind == "item" for held in self._held_back.values()) < ITEMS_HELD_BACK_MAX:
-                    self._held_back[key] = notice
-            elif self._held_back.pop(key, None) is None:
-                self._held_back[key] = notice
+            items = sum(held.kind == "item" for held in self._held_back.values())
+            if notice.kind != "item" or items < ITEMS_HELD_BACK_MAX:
+                self._held_back[notice.source, notice.name] = notice
         return []
 
     async def _tell(self, notice: Notice) -> bool:
         """Whether it was delivered. An alarm that was not is kept: a network that is away must not hide it for ever."""
-        is_told = await self._send(notice)
-        if not is_told and notice.kind == "alarm":
+        if notice.kind != "alarm":
+            return await self._send(notice)
+        telling = await self._told.tell(notice, self._send)
+        if telling in (Telling.FAILED, Telling.LATER):
             self._held_back[notice.source, notice.name] = notice
+        if telling is Telling.FAILED:
             self._again_ns = self._clock.monotonic_ns() + AGAIN_NS
-        return is_told
+        return telling is Telling.TOLD
 
     async def _send(self, notice: Notice) -> bool:
         now_ns = self._clock.monotonic_ns()
@@ -194,7 +228,13 @@ def _of_change(change: Change) -> Notice:
 
 
 def _of_silence(text: str, *, is_over: bool) -> Notice:
-    return _of_alarm("remora", "RemoraUnknown", text, firing=not is_over)
+    return _of_alarm(*SILENCE, text, firing=not is_over)
+
+
+def _of_orphan(told: ToldAlarm, status: Status) -> Notice:
+    is_unknown = told.source in status.sources
+    text = "this version of Remora does not watch for it" if is_unknown else "the source is no longer configured"
+    return _of_alarm(told.source, told.name, text, firing=False)
 
 
 def _of_alarm(source: str, name: str, text: str, *, firing: bool) -> Notice:
