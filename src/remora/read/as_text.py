@@ -6,9 +6,10 @@ from textwrap import wrap
 from typing import Any, Final
 
 from remora.contracts.reader import MirroredItem, Revision
+from remora.core.texts import escaped, printable
 from remora.read.differences import fields_or_text
 from remora.read.json_layout import indented
-from remora.read.plain_text import escaped, one_line, plain, printable
+from remora.read.plain_text import one_line, plain
 from remora.read.thread import ThreadNode
 
 WIDTH: Final = 100

@@ -10,8 +10,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from remora.contracts.reader import Revision
+from remora.core.texts import printable
 from remora.read.export_rows import YEAR_2101_S
-from remora.read.plain_text import plain, printable
+from remora.read.plain_text import plain
 
 # Comparing takes time that grows with the square of the words. Longer texts are shown whole, before and after.
 WORDS_MAX: Final = 3_000

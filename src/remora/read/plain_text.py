@@ -4,12 +4,11 @@ import html
 import re
 from typing import Final
 
+from remora.core.texts import printable
+
 _PARAGRAPH: Final = re.compile(r"<(?:p|br|/p|pre|/pre|li|/li|div|/div)\b[^>]*>", re.IGNORECASE)
 _LINK: Final = re.compile(r"""<a\b[^>]*?\bhref=["']?([^"'\s>]*)[^>]*>(.*?)</a>""", re.IGNORECASE | re.DOTALL)
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
-# Control characters can move the cursor or recolour a terminal, and direction marks can reorder a line. Line breaks and
-# tabs stay. Halves of surrogate pairs and private characters have no meaning.
-_HIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ue000-\uf8ff]")
 
 
 def plain(text: str) -> str:
@@ -17,16 +16,6 @@ def plain(text: str) -> str:
     linked = _LINK.sub(_link, text)
     bare = html.unescape(_TAG.sub("", _PARAGRAPH.sub("\n\n", linked)))
     return re.sub(r"\n{3,}", "\n\n", printable(bare)).strip()
-
-
-def printable(text: str) -> str:
-    """The text without what a terminal would act on. Line breaks and tabs stay."""
-    return _HIDDEN.sub("", text)
-
-
-def escaped(text: str) -> str:
-    """JSON with escapes for what a terminal would act on. It means the same."""
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def one_line(text: str) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from remora.core.texts import printable
 from remora.read.index_entries import title_of
 from remora.read.json_layout import parsed_as_sent
-from remora.read.plain_text import one_line, plain, printable
+from remora.read.plain_text import one_line, plain
 
 FIELDS_MAX: Final = 2_000
 TEXT_MAX: Final = 50_000

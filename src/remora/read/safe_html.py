@@ -4,7 +4,7 @@ from typing import Final
 
 import nh3
 
-from remora.read.plain_text import printable
+from remora.core.texts import printable
 
 # What Hacker News sends, and `b`, `em`, `strong`, `br` and lists, which similar sources send.
 _TAGS: Final = {"a", "b", "blockquote", "br", "code", "em", "i", "li", "ol", "p", "pre", "strong", "ul"}

@@ -16,6 +16,7 @@ from remora.operate.cli.failures import (
     make_stdout_take_every_character,
 )
 from remora.operate.cli.lean_start import load_structlog_alone
+from remora.operate.observe.terminal_guard import guard_terminals
 from remora.version import __version__
 
 
@@ -28,6 +29,7 @@ class RemoraGroup(click.Group):
         """Run the command. A closed pipe, Ctrl-C and mistakes in the arguments are click's own business."""
         make_stdout_fail_if_closed()
         make_stdout_take_every_character()
+        guard_terminals()
         try:
             return super().main(*args, **extra)
         except Exception as error:  # noqa: BLE001 - the last place that can say why the process ends

@@ -65,11 +65,13 @@ def status(*, name: str | None, check: bool, watch: bool, as_json: bool, **commo
 
 def _watch(settings: "Settings", only: str | None, *, as_json: bool) -> None:
     """Refresh until Ctrl-C, which is not a failure here."""
+    from remora.operate.observe.terminal_guard import terminal_of
+
     with suppress(KeyboardInterrupt):
         while True:
             found = run(_read_status(settings, only))
             if not as_json:
-                click.echo(CLEAR_SCREEN, nl=False)
+                click.echo(CLEAR_SCREEN, nl=False, file=terminal_of(sys.stdout))
             _print_status(found, as_json=as_json)
             time.sleep(WATCH_EVERY_S)
 

@@ -1,5 +1,6 @@
 """How is progress shown on a terminal? As a bar with rate, ceiling, gaps and time left."""
 
+import sys
 import time
 from typing import Final
 
@@ -7,7 +8,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
+from remora.core.texts import escaped
 from remora.operate.jobs.progress import TERMINAL_EVERY_S, Progress, left_in_words, rate_in_words, short_rate
+from remora.operate.observe.terminal_guard import terminal_of
 
 REFRESH_PER_S: Final = 5
 # On a narrower terminal the counts would be cut off, so the rate is told without its cause.
@@ -19,7 +22,7 @@ class TerminalView:
     """A live bar on stderr."""
 
     def __init__(self, console: Console | None = None) -> None:
-        console = console or Console(stderr=True)
+        console = console or Console(file=terminal_of(sys.stderr))
         self._is_wide = console.width >= WIDE_COLUMNS
         self._bar = Bar(
             TextColumn("[bold]{task.description}"),
@@ -37,7 +40,7 @@ class TerminalView:
         self._last: Progress | None = None
 
     def say(self, text: str) -> None:
-        self._bar.console.print(text, highlight=False)
+        self._bar.console.print(escaped(text), highlight=False)
 
     def show(self, progress: Progress) -> None:
         self._last = progress

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
+from remora.core.texts import escaped
+
 # The priorities of syslog; the journal reads them from the start of a line.
 PRIORITY: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 COLOUR: Final = {
@@ -47,13 +49,13 @@ def format_for(wanted: LogFormat, *, is_service: bool = True) -> LogFormat:
 
 
 def as_text(logger: object, method: str, event: Mapping[str, Any]) -> str:
-    """`23:45:01 warning stream ended  source=hackernews reason=silent`, in colour on a terminal."""
+    """`23:45:01 warning stream ended  source=hackernews reason=silent`, in colour on a terminal, with no other control character."""
     level = str(event.get("level", "info"))
     clock = str(event.get("timestamp", ""))[11:19]
     word = f"{level:<7}"
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         word = f"{COLOUR.get(level, '')}{word}{PLAIN}"
-    return f"{clock} {word} {_told(event)}"
+    return f"{clock} {word} {escaped(_told(event))}"
 
 
 def as_journal(logger: object, method: str, event: Mapping[str, Any]) -> str:

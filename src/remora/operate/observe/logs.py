@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from remora.core.texts import escaped
 from remora.operate.config.secrets import secret_values
 from remora.operate.config.settings import Settings
 from remora.operate.observe.library_logs import hear_libraries
@@ -164,7 +165,7 @@ def write_line(words: str) -> None:
     """One plain line on stderr, between the events."""
     loggers = structlog.get_config()["logger_factory"]
     out = loggers.out if isinstance(loggers, _Loggers) else sys.stderr
-    out.write(f"{words}\n")
+    out.write(f"{escaped(words)}\n")
     out.flush()
 
 

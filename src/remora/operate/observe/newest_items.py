@@ -14,8 +14,9 @@ import msgspec
 from remora.contracts import Clock, Store
 from remora.core.errors import StoreError
 from remora.core.status.model import Covered, Status
+from remora.core.texts import printable
 from remora.core.units import SECOND_NS
-from remora.read.plain_text import one_line, printable
+from remora.read.plain_text import one_line
 
 SHOWN: Final = 8
 # Not all of the newest ids are stored yet: look a little further back.

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
+from remora.operate.observe.terminal_guard import terminal_of
+
 # A reader that is slow is waited for once; until it reads again, nothing waits.
 READER_MAX_S: Final = 0.5
 LINES_LEFT_OUT: Final = "log_lines_left_out"
@@ -31,7 +33,7 @@ class UnblockedStderr:
         """Write whole lines, or leave them out."""
         descriptor = _descriptor_of_stderr()
         if descriptor is None:
-            return sys.stderr.write(text)
+            return terminal_of(sys.stderr).write(text)
         with self._writing:
             if not self._write_rest(descriptor):
                 self._left_out += 1
@@ -46,7 +48,7 @@ class UnblockedStderr:
     def flush(self) -> None:
         """Every write is one."""
         if _descriptor_of_stderr() is None:
-            sys.stderr.flush()
+            terminal_of(sys.stderr).flush()
 
     def _write_rest(self, descriptor: int) -> bool:
         """Write what was begun, as far as there is room; whether all of it is written."""
