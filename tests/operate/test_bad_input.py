@@ -3,13 +3,17 @@
 import os
 import socket
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from remora.core.reasons import GapReason
+from remora.operate.cli.commands import Commands
+from remora.operate.cli.common import PLACES_ON_DISK
 from remora.stores.sqlite.writer_lock import WriterLock
-from tests.operate.command_line import CommandLine
+from tests.operate.command_line import CommandLine, with_mirror
 
 LISTED = '[sources.chats]\nkind = "listed"\nurl = "http://127.0.0.1:9/api"\ntoken_env = "CHATS_TOKEN"\n'
 
@@ -314,3 +318,33 @@ def test_a_declaration_that_cannot_work_is_refused_before_anything_is_asked(
     sentence, hint = remora.refused(*command).strip().split("\n")
     assert said in sentence
     assert write in hint
+
+
+def _texts_of(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """A call of every command with every one of its arguments that is a text, and no text."""
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from _texts_of(below, (*words, name))
+    for parameter in command.params:
+        if isinstance(parameter.type, click.types.StringParamType) and parameter.name not in PLACES_ON_DISK:
+            option = (parameter.opts[0],) if isinstance(parameter, click.Option) else ()
+            if not getattr(parameter, "is_flag", False):
+                yield (*words, *option, "caf\udce9")
+
+
+@pytest.mark.parametrize(
+    "words", [call for name, command in Commands().items() for call in _texts_of(command, (name,))], ids=" ".join
+)
+def test_an_argument_with_bytes_that_are_no_text_is_refused(remora: CommandLine, words: tuple[str, ...]) -> None:
+    told = remora.refused(*words)
+    name = words[-2] if words[-2].startswith("--") else "the argument"
+    assert told.startswith(f"remora: {name}")
+    assert told.endswith("has bytes that are no text in UTF-8\n  write it in UTF-8, as the terminal does by default\n")
+
+
+def test_a_file_whose_name_is_no_text_can_be_named(remora: CommandLine) -> None:
+    mirror = with_mirror(remora)
+    assert mirror("export", "--out", "caf\udce9.ndjson").exit_code == 0
+    assert mirror("store", "backup", "caf\udce9.db").exit_code == 0
+    assert (mirror.folder / "caf\udce9.ndjson").exists()
+    assert (mirror.folder / "caf\udce9.db").exists()

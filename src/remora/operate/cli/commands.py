@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from remora.operate.cli.common import take_texts_only
 from remora.operate.cli.examples import add_example
 
 PLACES: Final = {
@@ -48,6 +49,7 @@ class Commands(MutableMapping[str, click.Command]):
             command = getattr(import_module(f"{__package__}.{module}"), attribute)
             assert isinstance(command, click.Command), f"{PLACES[name]} is no command"
             add_example(command, (name,))
+            take_texts_only(command)
             self._loaded[name] = command
         return self._loaded[name]
 

@@ -35,6 +35,9 @@ IS_SERVICE: Final = f"{__name__}.service"
 
 SOURCE_VARIABLE: Final = "REMORA_SOURCE"
 
+# The arguments that name a file or a folder, which may have any name; by the names of their parameters.
+PLACES_ON_DISK: Final = frozenset({"config", "faults", "follow", "out", "target"})
+
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "text", "json", "journal")
 
@@ -50,6 +53,34 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
+
+
+class Text(click.types.StringParamType):
+    """A text in UTF-8. Other bytes arrive as halves of surrogate pairs, which no database and no request can hold."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text, or a mistake in one sentence."""
+        text = super().convert(value, param, ctx)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            name = param.opts[0] if isinstance(param, click.Option) else "the argument"
+            shown = text.encode("utf-8", "backslashreplace").decode()
+            raise ConfigurationError(
+                f'{name} "{shown}" has bytes that are no text in UTF-8',
+                hint="write it in UTF-8, as the terminal does by default",
+            ) from None
+        return text
+
+
+def take_texts_only(command: click.Command) -> None:
+    """Let this command, and every command below it, refuse what is no text, apart from places on a disk."""
+    for parameter in command.params:
+        if isinstance(parameter.type, click.types.StringParamType) and parameter.name not in PLACES_ON_DISK:
+            parameter.type = Text()
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            take_texts_only(below)
 
 
 def log_options(command: Command) -> Command:
