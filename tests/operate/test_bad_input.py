@@ -320,6 +320,47 @@ def test_a_declaration_that_cannot_work_is_refused_before_anything_is_asked(
     assert write in hint
 
 
+@pytest.mark.parametrize(
+    "address, said",
+    [
+        ("postgresql://[::1", "a host that cannot be read"),
+        ("postgresql://u:hunter2@[::1/x", "a host that cannot be read"),
+        ("postgresql://u:hunter2@::1/x", "a host that cannot be read"),
+        ("postgresql://u@[::1]5432/x", "a host that cannot be read"),
+        ("postgresql://u:hunter2@h:99999999/x", "a port that is no number"),
+        ("postgresql://h:0/x", "a port that is no number"),
+        ("postgres://u@h:hunter2/x", "a port that is no number"),
+        ("postgresql://a:5432,b:65536/x?sslmode=require", "a port that is no number"),
+        ("postgresql://ada:hunter2/x", "a port that is no number"),
+    ],
+)
+@pytest.mark.parametrize("command", ["init", "status"])
+def test_an_address_of_a_server_that_can_never_work_is_refused_without_its_password(
+    remora: CommandLine, command: str, address: str, said: str
+) -> None:
+    told = remora.refused(command, "--store", address)
+    assert f"the store's address has {said}" in told
+    assert "postgresql://user@host:5432/database" in told
+    assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://",
+        "postgresql:///x?host=/var/run/postgresql",
+        "postgresql://u:p%40ss@h/x",
+        "postgresql://u@[::1]:5432/x",
+        "postgresql://u@a:5432,b,[::1]:65535/x?target_session_attrs=primary",
+        "postgresql://u@h:/x",
+        "postgresql://h?sslmode=require",
+        "postgresql://%2Fvar%2Frun/x",
+    ],
+)
+def test_every_address_that_postgresql_reads_is_taken(remora: CommandLine, address: str) -> None:
+    assert remora("init", "--store", address).exit_code == 0
+
+
 def _texts_of(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """A call of every command with every one of its arguments that is a text, and no text."""
     if isinstance(command, click.Group):

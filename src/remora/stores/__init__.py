@@ -144,6 +144,9 @@ def _memory() -> Store:
 
 
 def _postgres(url: str, *, read_only: bool, on_batch: OnBatch | None) -> Store:
+    from remora.stores.server_address import check_server  # noqa: PLC0415
+
+    check_server(url)
     try:
         from remora.stores.postgres import PostgresStore  # noqa: PLC0415
     except ImportError as error:

@@ -291,7 +291,7 @@ def _check_url(url: str, where: str) -> None:
 
 
 def check_store(url: str) -> None:
-    """Refuse an address that is not one of our stores."""
+    """Refuse an address that is not one of our stores, or can lead to none."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in STORE_SCHEMES or (scheme == "sqlite" and rest in {"", "/"}):
         # Only the first word is shown: what follows may contain a password.
@@ -300,6 +300,10 @@ def check_store(url: str) -> None:
             f'the store\'s address, which begins with "{word}", names no store of ours',
             hint='write "sqlite:///remora.db" for a file, or "postgresql://user@host/database"',
         )
+    if scheme in {"postgresql", "postgres"}:
+        from remora.stores.server_address import check_server  # noqa: PLC0415
+
+        check_server(url)
 
 
 def _check_command(command: str | None, where: str = "notify.command") -> None:
