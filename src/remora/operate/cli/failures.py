@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from contextlib import suppress
-from errno import EBADF
+from errno import EACCES, EBADF, ELOOP, ENAMETOOLONG, ENOTDIR, EPERM, EROFS
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,8 @@ from remora.core.errors import DISK_ERRORS, Exit, RemoraError
 
 # Every part that opens files turns these errors into its own. What is left can only come from printing.
 OUTPUT_ERRORS: Final = DISK_ERRORS | {EBADF}
+# A place that somebody named and that cannot be reached: even the look whether something is there fails.
+PLACE_ERRORS: Final = frozenset({EACCES, ELOOP, ENAMETOOLONG, ENOTDIR, EPERM, EROFS})
 PACKAGE: Final = "remora"
 
 
@@ -50,6 +52,10 @@ def explain(error: Exception) -> tuple[str, Exit]:
             f"remora: the output cannot be written ({error.strerror}); free some space or write elsewhere",
             Exit.FAILED,
         )
+    place = _leaf(error)
+    if isinstance(place, OSError) and place.errno in PLACE_ERRORS and place.filename is not None:
+        hint = "name another place, or let this user enter its folder"
+        return f"remora: {place.filename} cannot be used ({place.strerror})\n  {hint}", Exit.USAGE
     _log_traceback(error)
     what = f"{type(_leaf(error)).__name__}{_place(_leaf(error)) or _place(error)}"
     return f"remora: stopped by a bug ({what}); please report the traceback above, the next start resumes", Exit.FAILED
