@@ -119,6 +119,31 @@ def test_only_more_changes_than_the_list_shows_make_the_rescan_due(tmp_path: Pat
     in_virtual_time(main)
 
 
+def test_an_item_that_is_on_the_list_twice_is_asked_for_whenever_one_of_its_changes_is_new(tmp_path: Path) -> None:
+    async def main(clock: SimClock) -> None:
+        world, notes = notes_of(clock, tmp_path)
+        wanted: list[int] = []
+
+        async def want_rescan() -> None:
+            wanted.append(clock.monotonic_ns())
+
+        async with world.process() as runtime:
+            inbox = InboxWorkers("notes", runtime.collector, world.store, clock=clock)
+            updates = UpdatesList(
+                "notes", runtime.collector, world.store, inbox, clock=clock, want_rescan=want_rescan, every_ns=MINUTE_NS
+            )
+            for log, news in (
+                (((5, 3), (7, 2), (5, 1)), 2),
+                (((7, 4), (5, 3), (7, 2), (5, 1)), 1),
+                (((5, 5), (7, 4), (5, 3)), 1),
+                (((5, 5), (7, 4)), 0),
+            ):
+                notes.log = log
+                assert (await updates.run_once(), len(wanted)) == (news, 0), log
+
+    in_virtual_time(main)
+
+
 @pytest.mark.parametrize(
     "updates, said",
     [

@@ -120,6 +120,7 @@ class Notes(NumberedWorld):
     def __init__(self, now: Callable[[], int], ticks: Callable[[], int], *, every_ns: int = HOUR_NS) -> None:
         super().__init__(now, ticks, every_ns=every_ns)
         self._comments: dict[int, list[int]] = {}
+        self.log: tuple[tuple[int, int], ...] = ()  # given: the list of changes shows these ids and marks
 
     def newest_body(self) -> bytes:
         return json.dumps({"type": "FeatureCollection", "features": [self._note(self.newest_id())]}).encode()
@@ -128,6 +129,9 @@ class Notes(NumberedWorld):
         if "sort=updated_at" not in target:
             return super().respond(target, headers, _body)
         self.arrivals_ns.append(self._ticks())
+        if self.log:
+            logged = [{"properties": {"id": number, "date_updated": mark}} for number, mark in self.log]
+            return ok(json.dumps({"features": logged}).encode())
         latest = sorted(range(1, self.newest_id() + 1), key=self._updated, reverse=True)[: self.listed]
         return ok(json.dumps({"features": [self._note(number) for number in latest]}).encode())
 

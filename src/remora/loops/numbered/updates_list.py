@@ -4,7 +4,7 @@ A list shows only its latest entries. If none of them was on the list before, mo
 looks for the rest.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -20,6 +20,8 @@ from remora.loops.numbered.inbox import InboxWorkers
 log = structlog.get_logger()
 
 LISTED_MAX: Final = 10_000
+
+Marks = dict[int, set[str]]  # of each id on the list
 
 
 class UpdatesList:
@@ -54,28 +56,38 @@ class UpdatesList:
         """Ask for the list and announce what is new on it. Returns how many ids were announced."""
         match (await self._collector.ask(Discovery.updates())).verdict:
             case Found(Updated(entries)):
-                return await self._announce(dict(entries[:LISTED_MAX]))
+                return await self._announce(_marks_of(entries[:LISTED_MAX]))
             case _:
                 return 0  # the gate has heard of it, and the list is asked for again
 
-    async def _announce(self, shown: dict[int, str]) -> int:
+    async def _announce(self, shown: Marks) -> int:
         known = _known(await self._store.note(self._source, UPDATES_LIST_NOTE))
         if shown == known:
             return 0
-        news = [item_id for item_id, mark in shown.items() if known is None or known.get(item_id) != mark]
+        news = [item_id for item_id, marks in shown.items() if known is None or not marks <= known.get(item_id, set())]
         if news:
             await self._inbox.announce([(Kind.ITEM, str(item_id)) for item_id in news])
         # An entry that is on the list for the first time says nothing: only one that stayed joins the two lists.
-        if known and len(news) == len(shown):
+        if known and not any(marks & known.get(item_id, set()) for item_id, marks in shown.items()):
             log.warning("updates_list_overrun", source=self._source, listed=len(shown))
             await self._want_rescan()
         # Last: after a kill the same ids are announced once more.
-        kept: dict[str, Json] = {str(item_id): mark for item_id, mark in shown.items()}
+        kept: dict[str, Json] = {str(item_id): [*sorted(marks)] for item_id, marks in shown.items()}
         await self._store.keep_note(self._source, UPDATES_LIST_NOTE, kept)
         return len(news)
 
 
-def _known(note: Json) -> dict[int, str] | None:
+def _marks_of(entries: Sequence[tuple[int, str]]) -> Marks:
+    """A list may be a log: an item that changed twice is on it twice, and each of its marks is one change."""
+    shown: Marks = {}
+    for item_id, mark in entries:
+        shown.setdefault(item_id, set()).add(mark)
+    return shown
+
+
+def _known(note: Json) -> Marks | None:
     if not isinstance(note, dict):
         return None
-    return {int(key): mark for key, mark in note.items() if isinstance(mark, str)}
+    # An earlier version kept one mark of each id.
+    kept = {int(key): [marks] if isinstance(marks, str) else marks for key, marks in note.items()}
+    return {item_id: {str(mark) for mark in marks} for item_id, marks in kept.items() if isinstance(marks, list)}
