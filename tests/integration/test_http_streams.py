@@ -1,6 +1,7 @@
 """How does an event stream begin, go silent, move and end? Each in its own word, never at a foreign host."""
 
 import asyncio
+import zlib
 from contextlib import aclosing
 
 import pytest
@@ -95,6 +96,44 @@ async def test_a_stream_that_does_not_open_says_why_and_is_asked_for_once() -> N
         async with CountingServer(behaviour) as server:
             assert await reason(server) == why
             assert server.count == 1
+
+
+def compressed_as(encoding: str, *chunks: bytes) -> Behaviour:
+    """A stream that sends these bytes as its content."""
+
+    async def behave(_request: WireRequest, wire: Wire) -> None:
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: {encoding}\r\n"
+        await wire.send(f"{head}Connection: close\r\n\r\n".encode())
+        for chunk in chunks:
+            await wire.send(chunk)
+            await asyncio.sleep(0.01)
+        wire.close()
+
+    return behave
+
+
+def compressed(*events: bytes, wbits: int) -> list[bytes]:
+    """Each event as it leaves a server that compresses its stream."""
+    deflater = zlib.compressobj(wbits=wbits)
+    return [deflater.compress(event) + deflater.flush(zlib.Z_SYNC_FLUSH) for event in events]
+
+
+@pytest.mark.parametrize("encoding, wbits", [("gzip", 31), ("X-GZIP", 31), ("deflate", 15)])
+async def test_a_stream_that_is_compressed_unasked_gives_its_events_in_bounded_parts(encoding: str, wbits: int) -> None:
+    events = (b"data: 1\n\n", b"data: 2\r", b"\n\r\n", b"data: " + b"x" * 300_000 + b"\n\n")
+    chunks = compressed(*events, wbits=wbits)
+    split = [chunk[at : at + 1_000] for chunk in chunks for at in range(0, len(chunk), 1_000)]
+    async with CountingServer(compressed_as(encoding, *split)) as server, streaming_transport() as transport:
+        stream = transport.stream(server.url("/updates"), Gate().connect)
+        given = [chunk async for chunk in stream]
+        assert b"".join(given) == b"".join(events)
+        assert max(map(len, given)) <= 64 * 1024
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br"])
+async def test_a_stream_in_another_encoding_than_it_says_or_in_an_unknown_one_is_broken(encoding: str) -> None:
+    async with CountingServer(compressed_as(encoding, b"data: 1\n\n")) as server:
+        assert await reason(server) == "bad_encoding"
 
 
 async def test_a_stream_that_is_reset_breaks() -> None:

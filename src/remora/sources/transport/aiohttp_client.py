@@ -18,7 +18,7 @@ from yarl import URL
 from remora.contracts import Clock, ConnectGate, Permit, StreamBroken
 from remora.core.verdict import Fault, Misfit, NoReply, Reply, is_stream_elsewhere, is_stream_here, parse_retry_after
 from remora.sources.transport.aiohttp_lookup import LookupResolver
-from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
+from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress, parts_of_stream
 from remora.sources.transport.deadline import Deadline, Deadlines
 from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.misfit import misfit_of
@@ -224,9 +224,14 @@ class AiohttpTransport:
             if elsewhere is not None:
                 yield elsewhere
                 return
-            yield b""
-            while chunk := await self._next_chunk(response.content):
-                yield chunk
+            try:
+                parts = parts_of_stream(response.headers.get("Content-Encoding"))
+                yield b""
+                while chunk := await self._next_chunk(response.content):
+                    for part in parts(chunk):
+                        yield part
+            except BadEncoding:
+                raise StreamBroken("bad_encoding") from None
 
     async def _open_stream(
         self, address: URL, connect: ConnectGate, headers: Mapping[str, str] | None

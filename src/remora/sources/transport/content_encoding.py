@@ -1,6 +1,7 @@
 """What if the provider compresses although it was asked not to? The body is decompressed up to a limit."""
 
 import zlib
+from collections.abc import Callable, Iterator
 from typing import Final
 
 # Tells zlib to recognise both the gzip and the zlib framing.
@@ -9,6 +10,8 @@ _NO_FRAMING: Final = -zlib.MAX_WBITS
 _GZIP: Final = frozenset({"gzip", "x-gzip"})
 # Each member costs a copy of what follows: thousands of tiny ones would cost more than one large body.
 _MEMBERS_MAX: Final = 64
+# A few bytes of a stream may become very many: they are given in parts of this size.
+_PART_MAX_BYTES: Final = 64 * 1024
 
 
 class TooLarge(Exception):
@@ -30,6 +33,39 @@ def decompress(body: bytes, encoding: str | None, most_bytes: int) -> bytes:
             return _inflate_deflate(body, most_bytes)
         case _:
             raise BadEncoding
+
+
+def parts_of_stream(encoding: str | None) -> Callable[[bytes], Iterator[bytes]]:
+    """What turns each chunk of a stream into its decompressed parts; both raise `BadEncoding`."""
+    match (encoding or "identity").strip().lower():
+        case "identity" | "":
+            return lambda chunk: iter((chunk,))
+        case name if name in _GZIP or name == "deflate":
+            return _Inflating().parts
+        case _:
+            raise BadEncoding
+
+
+class _Inflating:
+    """One stream that is compressed."""
+
+    def __init__(self) -> None:
+        self._inflater = zlib.decompressobj(wbits=_ANY_FRAMING)
+
+    def parts(self, chunk: bytes) -> Iterator[bytes]:
+        """What can be decompressed so far, bounded part by bounded part; none of them is empty."""
+        while True:
+            try:
+                part = self._inflater.decompress(chunk, _PART_MAX_BYTES)
+            except zlib.error:
+                raise BadEncoding from None
+            chunk = self._inflater.unconsumed_tail
+            if self._inflater.eof:
+                chunk, self._inflater = self._inflater.unused_data, zlib.decompressobj(wbits=_ANY_FRAMING)
+            if part:
+                yield part
+            if not chunk and len(part) < _PART_MAX_BYTES:
+                return
 
 
 def _inflate_members(body: bytes, most_bytes: int) -> bytes:
