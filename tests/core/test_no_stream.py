@@ -12,7 +12,11 @@ NOW_NS = 1_800_000_000 * SECOND_NS
 
 
 def seen(
-    *, asked_ns_ago: int = SECOND_NS, poll_every_ns: int = 15 * SECOND_NS, has_rescan: bool = True
+    *,
+    asked_ns_ago: int = SECOND_NS,
+    poll_every_ns: int = 15 * SECOND_NS,
+    has_rescan: bool = True,
+    unread_for_ns: int | None = None,
 ) -> SourceStatus:
     ledger = LedgerFacts(
         kind="numbered",
@@ -22,7 +26,8 @@ def seen(
         has_stream=False,
         has_rescan=has_rescan,
     )
-    facts = SourceFacts(newest_id=9, newest_id_at_ns=NOW_NS - asked_ns_ago)
+    unread_since_ns = None if unread_for_ns is None else NOW_NS - unread_for_ns
+    facts = SourceFacts(newest_id=9, newest_id_at_ns=NOW_NS - asked_ns_ago, changes_unread_since_ns=unread_since_ns)
     beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS, sources={"rfcs": facts}))
     return read_out([beat], {"rfcs": ledger}, now_ns=NOW_NS).sources["rfcs"]
 
@@ -54,3 +59,13 @@ def test_how_old_a_newest_id_may_be_follows_how_often_it_is_asked_for() -> None:
     assert isinstance(patient.fresh, Fresh)
     assert patient.fresh.stale_after_ns == 20 * MINUTE_NS
     assert seen(asked_ns_ago=21 * MINUTE_NS, poll_every_ns=5 * MINUTE_NS).answers.fresh.answer is YesNo.NO
+
+
+def test_a_copy_whose_list_of_changes_cannot_be_read_is_not_fresh() -> None:
+    assert seen(unread_for_ns=30 * SECOND_NS).answers.fresh.answer is YesNo.YES, "one failed poll proves nothing"
+    unread = seen(unread_for_ns=2 * MINUTE_NS).answers.fresh
+    assert (unread.answer, unread.reason) == (
+        YesNo.NO,
+        "the list of changes could not be read for 2 min: remora check says why",
+    )
+    assert seen(unread_for_ns=2 * MINUTE_NS, poll_every_ns=5 * MINUTE_NS).answers.fresh.answer is YesNo.YES

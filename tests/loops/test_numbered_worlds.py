@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.gap import GapState
@@ -142,6 +144,36 @@ def test_an_item_that_is_on_the_list_twice_is_asked_for_whenever_one_of_its_chan
                 assert (await updates.run_once(), len(wanted)) == (news, 0), log
 
     in_virtual_time(main)
+
+
+def test_a_list_of_changes_that_cannot_be_read_is_told_once_and_known_until_it_can_be_read(tmp_path: Path) -> None:
+    async def main(clock: SimClock) -> None:
+        world, notes = notes_of(clock, tmp_path)
+        async with world.process() as runtime:
+            inbox = InboxWorkers("notes", runtime.collector, world.store, clock=clock)
+            updates = UpdatesList(
+                "notes", runtime.collector, world.store, inbox, clock=clock, want_rescan=never, every_ns=MINUTE_NS
+            )
+            notes.log = ((0, 1),)  # no such id: nothing on the list can be read
+            began_ns = clock.wall_ns()
+            structlog.reset_defaults()  # the tests of this folder are silent otherwise
+            with capture_logs() as logs:
+                for _ in range(3):
+                    assert await updates.run_once() == 0
+                    assert updates.unread_since_ns is not None
+                    assert updates.unread_since_ns - began_ns < MINUTE_NS
+                    await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+            told = [entry for entry in logs if entry["event"] == "updates_list_unread"]
+            assert [(entry["source"], entry["reason"]) for entry in told] == [("notes", "malformed")]
+            notes.log = ()
+            assert await updates.run_once() == notes.listed
+            assert updates.unread_since_ns is None
+
+    in_virtual_time(main)
+
+
+async def never() -> None:
+    raise AssertionError("nothing was overrun")
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,38 @@ async def test_a_redirect_is_told_as_one_with_the_address_to_write(remora: Comma
 
 
 KEYED = 'list = { path = "/list?api_key=canary" }'
+CHANGES = """kind = "numbered"
+item = { path = "/i/{id}", id = "id", time = "made" }
+newest = { path = "/newest" }
+updates = { path = "/changes?sort=-seq", entries = "changes", items = "id", updated = "seq" }
+"""
+
+
+@pytest.mark.parametrize(
+    "made, listed, code, said",
+    [
+        (1_700_000_000, {"changes": [{"id": 5, "seq": 2}, {"id": 5, "seq": 1}]}, 0, "ok      chats: changes"),
+        (1_700_000_000, {"changes": []}, 0, "the list of changes names 0 items"),
+        (
+            1_700_000_000,
+            {"chnges": [{"id": 5, "seq": 2}]},
+            1,
+            'no ids and marks at "changes": check updates; fields chnges',
+        ),
+        (None, {"changes": []}, 0, 'no time can be read at "made"'),
+    ],
+)
+async def test_a_list_of_changes_and_the_time_of_an_item_are_tried_too(
+    remora: CommandLine, made: int | None, listed: object, code: int, said: str
+) -> None:
+    def answer(target: str) -> Answer:
+        return "200 OK", {"/api/newest": 9, "/api/i/9": {"id": 9, "made": made}}.get(target, listed), ""
+
+    result, asked = await tried(remora, answer, CHANGES)
+    assert (result.exit_code, asked) == (code, ["/api/newest", "/api/i/9", "/api/changes?sort=-seq"]), result.output
+    assert said in " ".join(result.stdout.split()) or said in result.stdout
+
+
 KEYED_NUMBERS = """kind = "numbered"
 newest = { path = "/newest?api_key=canary" }
 item = { path = "/item/{id}?api_key=canary" }"""

@@ -83,6 +83,7 @@ def is_fresh(
                 return Answer(YesNo.NO, why)
             if fresh.went_back is not None and role is Role.SERVICE:
                 return Answer(YesNo.NO, went_back_in_words(fresh, fresh.went_back, now_ns=now_ns))
+            broken = broken or _unread(facts, stale_after_ns, now_ns=now_ns)
             answer = _is_fresh_now(now_ns - newest_id_at_ns, stale_after_ns, broken, stream, facts, role)
             is_settling = _was_just_lost(stream, now_ns=now_ns) or _is_just_back(facts, now_ns=now_ns)
             if answer.answer is YesNo.NO and is_settling:
@@ -286,6 +287,14 @@ def _broken(stream: StreamFacts, *, now_ns: int) -> str | None:
     if stream.last_byte_at_ns is not None and now_ns - stream.last_byte_at_ns > STREAM_SILENT_NOT_FRESH_NS:
         return f"the stream of changes has been silent for {span(now_ns - stream.last_byte_at_ns)}"
     return None
+
+
+def _unread(facts: SourceFacts | None, stale_after_ns: int, *, now_ns: int) -> str | None:
+    """A list of changes is polled as often as the newest id, and is out of date after the same time."""
+    since_ns = None if facts is None else facts.changes_unread_since_ns
+    if since_ns is None or now_ns - since_ns <= stale_after_ns:
+        return None
+    return f"the list of changes could not be read for {span(now_ns - since_ns)}: remora check says why"
 
 
 def _last_error(loop: LoopFacts) -> str:

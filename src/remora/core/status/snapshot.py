@@ -107,6 +107,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     backfill: bool | None = None  # whether history is collected; False: switched off by the owner
     newest_refused: int | None = None  # the source reports this newest id, but no item near it exists
     newest_went_back: WentBack | None = None  # the source reports newest ids far below an item that was read
+    changes_unread_since_ns: int | None = None  # since when the list of changes could not be read; None while it can be
     loops: dict[str, LoopFacts] = {}
     workers_alive: int | None = None  # update workers; None if this process has none
     update_ages: tuple[int, ...] | None = None  # the counts of `core.ledger.freshness.UpdateAges`

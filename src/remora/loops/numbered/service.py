@@ -76,6 +76,7 @@ class ServiceState:
     newest_id_at_ns: int | None
     newest_refused: int | None  # the source reports this newest id, but no item near it exists
     newest_went_back: WentBack | None  # the source reports newest ids far below an item that was read
+    changes_unread_since_ns: int | None  # since when the list of changes could not be read; None while it can be
     loops: Mapping[str, LoopFacts]
     stands_by: bool = False  # another process watches the source
 
@@ -180,6 +181,7 @@ class NumberedService:
             newest_id_at_ns=self._live.newest_at_ns,
             newest_refused=None if self._collector.doubt is None else self._collector.doubt.told,
             newest_went_back=self._went_back,
+            changes_unread_since_ns=self._updates_list.unread_since_ns,
             loops={**self._supervisor.state(), **(self._watching.state() if self._watching else {})},
             stands_by=self._alone is not None and self._watching is None,
         )

@@ -14,7 +14,8 @@ from remora.contracts import Clock, Json, Store
 from remora.core.item import Updated
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.notes import UPDATES_LIST_NOTE
-from remora.core.verdict import Found
+from remora.core.reasons import GapReason
+from remora.core.verdict import Found, NotYet
 from remora.loops.numbered.inbox import InboxWorkers
 
 log = structlog.get_logger()
@@ -45,6 +46,7 @@ class UpdatesList:
         self._clock = clock
         self._want_rescan = want_rescan
         self._every_ns = every_ns
+        self.unread_since_ns: int | None = None  # wall clock: since when it could not be read; None while it can be
 
     async def run(self) -> None:
         """Poll it for ever."""
@@ -56,9 +58,18 @@ class UpdatesList:
         """Ask for the list and announce what is new on it. Returns how many ids were announced."""
         match (await self._collector.ask(Discovery.updates())).verdict:
             case Found(Updated(entries)):
+                self.unread_since_ns = None
                 return await self._announce(_marks_of(entries[:LISTED_MAX]))
-            case _:
-                return 0  # the gate has heard of it, and the list is asked for again
+            case Found() | NotYet():
+                self._could_not_read(GapReason.MALFORMED)
+            case failed:
+                self._could_not_read(failed.reason)
+        return 0  # the gate has heard of it, and the list is asked for again
+
+    def _could_not_read(self, reason: GapReason) -> None:
+        if self.unread_since_ns is None:
+            self.unread_since_ns = self._clock.wall_ns()
+            log.warning("updates_list_unread", source=self._source, reason=str(reason))
 
     async def _announce(self, shown: Marks) -> int:
         known = _known(await self._store.note(self._source, UPDATES_LIST_NOTE))

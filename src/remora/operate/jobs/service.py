@@ -237,6 +237,7 @@ class Service:
                 backfill=self._backfill,
                 newest_refused=state.newest_refused,
                 newest_went_back=state.newest_went_back,
+                changes_unread_since_ns=state.changes_unread_since_ns,
                 loops=dict(state.loops),
                 workers_alive=state.workers_alive,
                 update_ages=state.update_ages.counts,

@@ -1,20 +1,20 @@
-"""What does a declaration understand of its source? One page and one detail, or the newest id and one item.
+"""What does a declaration understand of its source? One page and one detail, or the newest id, one item and the list of changes.
 
-Both requests pass the gate. Nothing is written: one answer teaches too little. What is printed holds counts, marks, names
+All requests pass the gate. Nothing is written: one answer teaches too little. What is printed holds counts, marks, names
 of fields and rate headers, never a key or a content.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal, cast
 
 import msgspec
 
 from remora.collect import Collector
-from remora.contracts import Capabilities, Json, Meter, Permit, Source, Store
-from remora.contracts.source import SourceFailed, WalkedSource
+from remora.contracts import Json, Meter, Store
+from remora.contracts.source import WalkedSource
 from remora.core.errors import RemoraError
-from remora.core.item import Decoded, Document, Entry, Item, Newest, Page, Piece
+from remora.core.item import Document, Entry, Item, Newest, Page, Piece, Updated
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ONCE
 from remora.core.ledger.discovery import Discovery, Kind
@@ -41,6 +41,7 @@ from remora.operate.config.secrets import secret_setting, without_credentials
 from remora.operate.config.settings import SourceSettings, account_of
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.gates import Gates
+from remora.operate.jobs.overhearing import Overhearing
 from remora.operate.jobs.resources import SourceResources
 from remora.operate.jobs.runtime import ListedRuntime, Numbered, no_newest_hint, open_listed, open_numbered
 from remora.operate.jobs.trial_hints import (
@@ -158,46 +159,15 @@ async def open_trials(
         await store.close()
 
 
-class _Overhearing:
-    """A source that keeps its last reply for inspection."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self.reply: Reply | NoReply | None = None
-        self.failure: SourceFailed | None = None
-
-    @property
-    def name(self) -> str:
-        return self._source.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._source.capabilities
-
-    async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
-        try:
-            self.reply = await self._source.fetch(discovery, permit)
-        except SourceFailed as failure:
-            self.failure = failure
-            raise
-        return self.reply
-
-    def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
-        return self._source.decode(discovery, reply)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
-
-
 class _Trial:
-    """At most two requests to one source."""
+    """A few requests to one source."""
 
     def __init__(self, runtime: Numbered | ListedRuntime, store: Store, clock: SystemClock, meter: Meter) -> None:
         self._name, self._settings = runtime.name, runtime.settings
         self._is_plugin = runtime.settings.plugin is not None
         self._clock = clock
         self._governor: Governor = runtime.governor
-        self._source = _Overhearing(runtime.source)
+        self._source = Overhearing(runtime.source)
         dialect = Dialects(runtime.settings.rules)
         self._collector = Collector(
             self._source,
@@ -252,6 +222,8 @@ class _Trial:
                 for finding in self._headers():
                     yield finding
                 yield await self._item(newest)
+                if self._settings.capabilities.change_list:
+                    yield await self._changes()
             case _:
                 path = self._settings.newest_path
                 yield self._failed("reachable", path, "no newest id", verdict, no_newest_hint(self._settings))
@@ -295,6 +267,9 @@ class _Trial:
                 return self._not_asked("item")
             case Found(Item() as item):
                 told = f"item {item_id:,} has {len(item.body):,} bytes; {self._fields()}"
+                if item.time is None and self._settings.item is not None and self._settings.item.time is not None:
+                    hint = f'no time can be read at "{self._settings.item.time}": check item.time, or the rescan finds nothing'
+                    return self._found("warning", "item", told, hint)
                 return self._found("ok", "item", told)
             case NotYet():
                 return self._found("ok", "item", f"item {item_id:,} is not there yet, as the newest ones may be")
@@ -302,6 +277,20 @@ class _Trial:
                 path = "" if self._settings.item is None else self._settings.item.path
                 failed = self._failed("item", path, f"no item {item_id:,}", verdict, f"check item; {self._fields()}")
                 return msgspec.structs.replace(failed, verdict="warning")
+
+    async def _changes(self) -> Finding:
+        updates = self._settings.updates
+        path, entries = ("", "") if updates is None else (updates.path, updates.entries)
+        verdict = await self._ask(Discovery.updates())
+        match verdict:
+            case None:
+                return self._not_asked("changes")
+            case Found(Updated(changed)):
+                items = len({item_id for item_id, _ in changed})
+                return self._found("ok", "changes", f"the list of changes names {items:,} items")
+            case _:
+                hint = f'no ids and marks at "{entries}": check updates; {self._fields()}'
+                return self._failed("changes", path, "no list of changes", verdict, hint)
 
     def _page(self, page: Page) -> Iterator[Finding]:
         entries, wrong = len(page.entries), contradiction(page, ()) or clash(page)
