@@ -203,3 +203,25 @@ def test_a_wrong_list_of_changes_is_refused(updates: str, said: str, tmp_path: P
 )
 def test_dates_with_a_zone_in_letters_are_times(written: str, seconds: int | None) -> None:
     assert as_time(written) == seconds
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        1_767_323_045,
+        1_767_323_045_999,
+        1_767_323_045_999_999,
+        "1767323045999999",
+        "2026-01-02T03:04:05.999999999Z",
+    ],
+)
+def test_a_time_is_read_whether_it_counts_seconds_or_their_thousandth_or_millionth_part(written: int | str) -> None:
+    assert as_time(written) == 1_767_323_045
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["2016-12-31T23:59:60Z", "2016-12-31 23:59:60.5 UTC", "2017-01-01T08:59:60+09:00", "Sat, 31 Dec 2016 23:59:60 GMT"],
+)
+def test_a_leap_second_is_the_first_second_of_the_next_minute(written: str) -> None:
+    assert as_time(written) == as_time("2017-01-01T00:00:00Z")

@@ -41,6 +41,7 @@ _GUARD: Final = re.compile(
 # Fields that a body may have although it holds nothing.
 _SAYS_NOTHING: Final = frozenset({"kind", "etag"})
 _TIME_MAX: Final = 10**20  # nanoseconds of the year 5138
+_LEAP_SECOND: Final = re.compile(r"(?<=\d:[0-5]\d):60(?!\d)", re.ASCII)
 
 
 class NotThere:
@@ -310,13 +311,13 @@ def as_text(value: object) -> str | None:
 def _iso_seconds(text: str) -> int | None:
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few sources write dates as text
 
-    text = text.strip()
+    text, leap_seconds = _LEAP_SECOND.subn(":59", text.strip(), count=1)  # no calendar of Python has them
     try:
         if text.endswith((" UTC", " GMT")) and text[:1].isdigit():
             text = f"{text[:-4]}+00:00"
         has_names = text[:1].isalpha() or _DAY_AND_MONTH.match(text) is not None
         moment = parsedate_to_datetime(text) if has_names else datetime.fromisoformat(text)
-        seconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+        seconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) + leap_seconds
     except (ValueError, OverflowError, TypeError):
         return None
     return seconds if seconds > 0 else None
