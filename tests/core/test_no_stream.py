@@ -16,6 +16,7 @@ def seen(
     asked_ns_ago: int = SECOND_NS,
     poll_every_ns: int = 15 * SECOND_NS,
     has_rescan: bool = True,
+    has_change_list: bool = False,
     unread_for_ns: int | None = None,
 ) -> SourceStatus:
     ledger = LedgerFacts(
@@ -25,6 +26,7 @@ def seen(
         poll_every_ns=poll_every_ns,
         has_stream=False,
         has_rescan=has_rescan,
+        has_change_list=has_change_list,
     )
     unread_since_ns = None if unread_for_ns is None else NOW_NS - unread_for_ns
     facts = SourceFacts(newest_id=9, newest_id_at_ns=NOW_NS - asked_ns_ago, changes_unread_since_ns=unread_since_ns)
@@ -33,14 +35,18 @@ def seen(
 
 
 @pytest.mark.parametrize(
-    "has_rescan, reason",
+    "has_rescan, has_change_list, reason",
     [
-        (True, "none declared; changes are found by the rescan"),
-        (False, "none declared; changed items are not looked for"),
+        (True, False, "none declared; changes are found by the rescan"),
+        (False, False, "none declared; changed items are not looked for"),
+        (True, True, "none declared; a list of changes is polled"),
+        (False, True, "none declared; a list of changes is polled, and what it no longer shows is not looked for"),
     ],
 )
-def test_no_stream_is_a_known_fact_and_the_answer_says_what_finds_changes(has_rescan: bool, reason: str) -> None:
-    status = seen(has_rescan=has_rescan)
+def test_no_stream_is_a_known_fact_and_the_answer_says_what_finds_changes(
+    has_rescan: bool, has_change_list: bool, reason: str
+) -> None:
+    status = seen(has_rescan=has_rescan, has_change_list=has_change_list)
     assert status.stream == NoStream(reason)
     assert status.answers.fresh.answer is YesNo.YES
     assert reason in status.answers.fresh.reason

@@ -37,7 +37,8 @@ def without_stream(ledger: LedgerFacts) -> NoStream:
     """What a numbered source without a stream of changes relies on instead."""
     instead = "changes are found by the rescan" if ledger.has_rescan else "changed items are not looked for"
     if ledger.has_change_list:
-        instead = "a list of changes is polled"
+        missed = "" if ledger.has_rescan else ", and what it no longer shows is not looked for"
+        instead = f"a list of changes is polled{missed}"
     if ledger.is_stream_too_dear:
         return NoStream(f"too dear: connects would use more than a tenth of the ceiling; ids are polled, {instead}")
     return NoStream(f"none declared; {instead}")
