@@ -72,6 +72,6 @@ def test_a_copy_whose_list_of_changes_cannot_be_read_is_not_fresh() -> None:
     unread = seen(unread_for_ns=2 * MINUTE_NS).answers.fresh
     assert (unread.answer, unread.reason) == (
         YesNo.NO,
-        "the list of changes could not be read for 2 min: remora check says why",
+        "the list of changes could not be read for 2 min: updates_list_unread in the log says why",
     )
     assert seen(unread_for_ns=2 * MINUTE_NS, poll_every_ns=5 * MINUTE_NS).answers.fresh.answer is YesNo.YES

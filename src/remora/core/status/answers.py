@@ -295,7 +295,9 @@ def _unread(facts: SourceFacts | None, stale_after_ns: int, *, now_ns: int) -> s
     since_ns = None if facts is None else facts.changes_unread_since_ns
     if since_ns is None or now_ns - since_ns <= stale_after_ns:
         return None
-    return f"the list of changes could not be read for {span(now_ns - since_ns)}: remora check says why"
+    return (
+        f"the list of changes could not be read for {span(now_ns - since_ns)}: updates_list_unread in the log says why"
+    )
 
 
 def _last_error(loop: LoopFacts) -> str:
