@@ -8,6 +8,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -29,8 +30,10 @@ def too_early_ns(times_ns: list[int], ceiling_interval_ns: int) -> int:
     """By how much the fullest window breaks the ceiling, apart from what a provider that reads late explains."""
     times_ns = sorted(times_ns)
     worst = worst_window(times_ns, ceiling_interval_ns, burst_allowance(ceiling_interval_ns))
-    before = bisect_left(times_ns, worst.first_ns) - 1
-    silence_ns = worst.first_ns - times_ns[before] if before >= 0 else 0
+    # What waited may be read in several goes, and the fullest window may begin in the middle of them.
+    since = max(1, bisect_left(times_ns, worst.first_ns - READ_LATE_MAX_NS))
+    until = bisect_left(times_ns, worst.first_ns) + 1
+    silence_ns = max((later - earlier for earlier, later in pairwise(times_ns[since - 1 : until])), default=0)
     return worst.excess_ns - ON_THE_WAY_NS - min(silence_ns, READ_LATE_MAX_NS)
 
 

@@ -84,7 +84,7 @@ async def test_the_demos_folder_is_private(tmp_path: Path, monkeypatch: pytest.M
         assert mode(tmp_path / "demo") == 0o700
 
 
-@pytest.mark.parametrize("address", ["u:hidden@db/x", "db/x?user=u&password=hidden", "u:hidden@[::1/x"])
+@pytest.mark.parametrize("address", ["u:hidden@db/x", "db/x?user=u&password=hidden", "u:hidden@[::1]/x"])
 def test_a_configuration_is_private_if_its_store_has_a_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
