@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from remora.contracts import ConnectGate, Observation, Outcome
 from remora.core.errors import StoreUnavailable
@@ -62,7 +64,10 @@ def test_new_items_are_stored_within_two_seconds_of_existing() -> None:
 def test_without_its_stream_the_newest_id_is_polled() -> None:
     async def main(clock: SimClock) -> list[float]:
         rig = Rig.make(clock, faults=Faults(outages=(Outage(0, 10**6, "stream"),)))
-        await rig.live_for(HOUR_NS, settings=ONLY_LIVE)
+        structlog.reset_defaults()  # the tests of this folder are silent otherwise
+        with capture_logs() as logs:
+            await rig.live_for(HOUR_NS, settings=ONLY_LIVE)
+        assert {line["source"] for line in logs if line["event"] == "stream_ended"} == {NAME}
         return await delays_s(rig, 1_001)
 
     delays = sorted(in_virtual_time(main))

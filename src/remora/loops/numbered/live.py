@@ -77,7 +77,12 @@ class Live:
         self._has_stream = source.capabilities.newest_stream and connect_every_ns is not None
         gate = collector.stream_gate(Lane.LIVE)
         self._stream = Stream(
-            "newest", lambda: source.newest_ids(gate), self._hear, clock=clock, every_ns=connect_every_ns or 0
+            source.name,
+            "newest",
+            lambda: source.newest_ids(gate),
+            self._hear,
+            clock=clock,
+            every_ns=connect_every_ns or 0,
         )
         self._live_from: int | None = None
         self._todo: list[IdRange] = []  # uncovered and not started; the newest ids last

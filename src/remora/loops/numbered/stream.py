@@ -38,6 +38,7 @@ class Stream:
 
     def __init__(
         self,
+        source: str,
         name: str,
         connect: Callable[[], AsyncIterator[StreamPart]],
         hear: Hear,
@@ -48,6 +49,7 @@ class Stream:
         every_ns: int = 0,
     ) -> None:
         """`every_ns`: the minimum time between two connects."""
+        self._source = source
         self._name = name
         self._connect = connect
         self._hear = hear
@@ -76,7 +78,7 @@ class Stream:
             await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
             reason = await self.run_once()
             (log.warning if self._failures > 1 else log.debug)(
-                "stream_ended", stream=self._name, reason=reason, failures=self._failures
+                "stream_ended", source=self._source, stream=self._name, reason=reason, failures=self._failures
             )
 
     async def run_once(self) -> str:

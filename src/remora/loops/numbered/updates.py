@@ -78,6 +78,7 @@ class Updates:
         self._look_for_new = look_for_new
         gate = collector.stream_gate(Lane.UPDATE)
         self._stream = Stream(
+            source.name,
             "updates",
             lambda: source.changes(gate),
             self._hear,
