@@ -75,15 +75,20 @@ def test_a_list_that_wants_a_first_cursor_is_collected_and_then_only_what_is_new
     run(main)
 
 
+async def killed_while_the_list_moves(rig: ListedRig, die_at: int) -> None:
+    """A run is killed, and an hour later the list has new, changed and deleted entries."""
+    assert await killed(rig, Generation(die_at_call=die_at))
+    rig.archive.add("new", "c3")
+    rig.archive.remove("c20")
+    await rig.wait(HOUR_NS)
+
+
 @pytest.mark.parametrize("way", FIRST_CURSORS)
 @pytest.mark.parametrize("die_at", [20, 45, 80, 140])
 def test_a_list_with_a_first_cursor_survives_a_kill_while_it_moves(way: str, die_at: int) -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, Deep(37), settings=FIRST_CURSORS[way])
-        assert await killed(rig, Generation(die_at_call=die_at))
-        rig.archive.add("new", "c3")
-        rig.archive.remove("c20")
-        await rig.wait(HOUR_NS)
+        await killed_while_the_list_moves(rig, die_at)
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert rig.archive.truth().items() <= (await rig.mirror()).items()
 
@@ -137,10 +142,7 @@ SEVERAL_MEMBERS = {
 def test_a_cursor_of_several_members_is_followed_through_kills_while_the_list_moves(way: str, die_at: int) -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, Sorted(37), settings=SEVERAL_MEMBERS[way])
-        assert await killed(rig, Generation(die_at_call=die_at))
-        rig.archive.add("new", "c3")
-        rig.archive.remove("c20")
-        await rig.wait(HOUR_NS)
+        await killed_while_the_list_moves(rig, die_at)
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert rig.archive.truth().items() <= (await rig.mirror()).items()
         assert rig.archive.requests("page").total() <= 10

@@ -1,5 +1,7 @@
 """Are a site of links and notes on a map mirrored by declaration alone, through a kill and to their last item?"""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,24 @@ def notes_of(clock: SimClock, folder: Path) -> tuple[World, Notes]:
     return World(clock, settings, name="notes", provider=provider), provider
 
 
+@asynccontextmanager
+async def list_of_changes(world: World, clock: SimClock) -> AsyncIterator[tuple[UpdatesList, list[int]]]:
+    """The polled list of a process, and when it asked for a rescan."""
+    wanted: list[int] = []
+
+    async def want_rescan() -> None:
+        wanted.append(clock.monotonic_ns())
+
+    async with world.process() as runtime:
+        inbox = InboxWorkers("notes", runtime.collector, world.store, clock=clock)
+        yield (
+            UpdatesList(
+                "notes", runtime.collector, world.store, inbox, clock=clock, want_rescan=want_rescan, every_ns=MINUTE_NS
+            ),
+            wanted,
+        )
+
+
 async def held(world: World) -> list[tuple[int, bytes]]:
     return [pair async for pair in world.store.bodies("notes")]
 
@@ -99,16 +119,7 @@ def test_a_kill_between_the_announcement_and_its_note_loses_no_change(tmp_path: 
 def test_only_more_changes_than_the_list_shows_make_the_rescan_due(tmp_path: Path) -> None:
     async def main(clock: SimClock) -> None:
         world, notes = notes_of(clock, tmp_path)
-        wanted: list[int] = []
-
-        async def want_rescan() -> None:
-            wanted.append(clock.monotonic_ns())
-
-        async with world.process() as runtime:
-            inbox = InboxWorkers("notes", runtime.collector, world.store, clock=clock)
-            updates = UpdatesList(
-                "notes", runtime.collector, world.store, inbox, clock=clock, want_rescan=want_rescan, every_ns=MINUTE_NS
-            )
+        async with list_of_changes(world, clock) as (updates, wanted):
             assert (await updates.run_once(), len(wanted)) == (notes.listed, 0)
             assert (await updates.run_once(), len(wanted)) == (0, 0), "what it showed before is no news"
             await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
@@ -124,16 +135,7 @@ def test_only_more_changes_than_the_list_shows_make_the_rescan_due(tmp_path: Pat
 def test_an_item_that_is_on_the_list_twice_is_asked_for_whenever_one_of_its_changes_is_new(tmp_path: Path) -> None:
     async def main(clock: SimClock) -> None:
         world, notes = notes_of(clock, tmp_path)
-        wanted: list[int] = []
-
-        async def want_rescan() -> None:
-            wanted.append(clock.monotonic_ns())
-
-        async with world.process() as runtime:
-            inbox = InboxWorkers("notes", runtime.collector, world.store, clock=clock)
-            updates = UpdatesList(
-                "notes", runtime.collector, world.store, inbox, clock=clock, want_rescan=want_rescan, every_ns=MINUTE_NS
-            )
+        async with list_of_changes(world, clock) as (updates, wanted):
             for log, news in (
                 (((5, 3), (7, 2), (5, 1)), 2),
                 (((7, 4), (5, 3), (7, 2), (5, 1)), 1),
@@ -149,11 +151,7 @@ def test_an_item_that_is_on_the_list_twice_is_asked_for_whenever_one_of_its_chan
 def test_a_list_of_changes_that_cannot_be_read_is_told_once_and_known_until_it_can_be_read(tmp_path: Path) -> None:
     async def main(clock: SimClock) -> None:
         world, notes = notes_of(clock, tmp_path)
-        async with world.process() as runtime:
-            inbox = InboxWorkers("notes", runtime.collector, world.store, clock=clock)
-            updates = UpdatesList(
-                "notes", runtime.collector, world.store, inbox, clock=clock, want_rescan=never, every_ns=MINUTE_NS
-            )
+        async with list_of_changes(world, clock) as (updates, wanted):
             notes.log = ((0, 1),)  # no such id: nothing on the list can be read
             began_ns = clock.wall_ns()
             structlog.reset_defaults()  # the tests of this folder are silent otherwise
@@ -168,12 +166,9 @@ def test_a_list_of_changes_that_cannot_be_read_is_told_once_and_known_until_it_c
             notes.log = ()
             assert await updates.run_once() == notes.listed
             assert updates.unread_since_ns is None
+            assert wanted == [], "nothing was overrun"
 
     in_virtual_time(main)
-
-
-async def never() -> None:
-    raise AssertionError("nothing was overrun")
 
 
 @pytest.mark.parametrize(

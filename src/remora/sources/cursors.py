@@ -21,7 +21,7 @@ def cursor_sent(settings: ListSettings, position: str) -> str | msgspec.Raw | No
     """The cursor that the body of a request for this position sends; None: it sends none, as most first pages do."""
     if position.startswith(MEMBERS):
         return msgspec.Raw(position.removeprefix(MEMBERS).encode())
-    return position or settings.first_cursor
+    return _as_text(settings, position)
 
 
 def cursor_parameters(settings: ListSettings, position: str) -> list[tuple[str, str]]:
@@ -29,7 +29,7 @@ def cursor_parameters(settings: ListSettings, position: str) -> list[tuple[str, 
     if position.startswith(MEMBERS) and not settings.cursor_param:
         members = load(position.removeprefix(MEMBERS).encode())
         return [(name, as_text(value) or "") for name, value in members.items()] if isinstance(members, dict) else []
-    cursor = position or settings.first_cursor
+    cursor = _as_text(settings, position)
     return [] if cursor is None else [(settings.cursor_param, cursor)]
 
 
@@ -51,11 +51,16 @@ def next_cursor(
         raise NoNextPage(f"{where} {fault}; check {setting}")
     if settings.body is None and not settings.cursor_param and not isinstance(value, dict):
         raise NoNextPage(f'{where} has no members, but list.cursor_param is ""; write the name of its parameter')
-    if cursor != (position or settings.first_cursor):
+    if cursor != _as_text(settings, position):
         return cursor
     if is_empty:
         return None  # some cursors are never null: they stay the same at the end
     raise NoNextPage(f"the cursor at {where} leads to this page again; check {setting} and list.cursor_param")
+
+
+def _as_text(settings: ListSettings, position: str) -> str | None:
+    """The cursor of a position, as it is kept."""
+    return position or settings.first_cursor
 
 
 def _of_members(settings: ListSettings, value: dict[str, object] | list[object], where: str) -> str | None:
