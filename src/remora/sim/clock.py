@@ -89,8 +89,9 @@ class SimClock:
         timer = loop.call_at_ns(monotonic_ns, _wake, due)
         try:
             await due
-        finally:
+        except BaseException:
             timer.cancel()
+            raise
 
 
 def _wake(due: "asyncio.Future[None]") -> None:

@@ -51,6 +51,11 @@ class Feed:
                 self._announce(*heappop(self._coming))
         return self._logged
 
+    @property
+    def next_ns(self) -> int | None:
+        """When the next change happens, of the ids assigned so far; None: none of them will change."""
+        return self._coming[0][0] if self._coming else None
+
     def after(self, position: int) -> list[int]:
         """The ids changed since a position, each once, oldest first."""
         count = min(self._logged - position, len(self._log))

@@ -11,7 +11,7 @@ import inspect
 from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from threading import get_ident
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
@@ -63,6 +63,41 @@ class SimTask(asyncio.Task[T]):
         return self._number
 
 
+class _Handle(asyncio.TimerHandle):
+    """A call to make, at once or later. A long simulation is millions of them: what only a debugger reads is left out."""
+
+    __slots__ = ()
+
+    _args: Any
+    _callback: Any
+    _context: Context
+    _loop: "JumpingLoop"
+    _repr: str | None
+    _source_traceback: None
+    _when: float
+
+    def __init__(  # the base class asks the loop whether it debugs, once for each call
+        self,
+        when_ns: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: "JumpingLoop",
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when_ns / SECOND_NS
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # it may wait in the heap for long
+
+
 class JumpingLoop(asyncio.BaseEventLoop):
     """Runs what is ready; when nothing is, time jumps to the next timer."""
 
@@ -76,6 +111,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         self._ready: Any  # the base class's queue of handles that call_soon fills
         self._stopping: bool
+        self._closed: bool
         self._suspended: dict[object, int] = {}  # by owner, until when
         self.set_task_factory(self._make_task)
 
@@ -116,10 +152,19 @@ class JumpingLoop(asyncio.BaseEventLoop):
         self, when_ns: int, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Like `call_at`, exact to the nanosecond."""
-        timer = asyncio.TimerHandle(when_ns / SECOND_NS, callback, args, self, context)
+        timer = _Handle(when_ns, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self._timers, (when_ns, self._timers_made, timer))
         return timer
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._closed:
+            raise RuntimeError("the simulation is over")
+        handle = _Handle(self._now_ns, callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def _run_once(self) -> None:
         if not self._ready and not self._stopping:
@@ -130,11 +175,12 @@ class JumpingLoop(asyncio.BaseEventLoop):
             self._rounds = 0
             raise Livelock(f"time stands still; {self._who_waits()}")
         timers = self._timers
+        ready = self._ready
         while timers and timers[0][0] <= self._now_ns:
-            self._ready.append(heapq.heappop(timers)[2])
-        for _ in range(len(self._ready)):
-            handle = self._ready.popleft()
-            if not handle.cancelled() and not (self._suspended and self._put_off(handle)):
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled and not (self._suspended and self._put_off(handle)):  # noqa: SLF001  a loop's job
                 handle._run()  # noqa: SLF001  running handles is a loop's job
 
     def _put_off(self, handle: Any) -> bool:

@@ -23,7 +23,7 @@ from remora.sim.limits import limiter
 from remora.sim.listed import PREFIX as ARCHIVE_PREFIX
 from remora.sim.listed import Archive, is_detail
 from remora.sim.replies import Answer, Hang, Reset, Response
-from remora.sim.streams import EventStream, News, event, update_events
+from remora.sim.streams import KEEP_ALIVE_NS, EventStream, News, event, update_events
 from remora.sim.world import World
 
 UPDATES_EVERY_NS: Final = 5 * SECOND_NS
@@ -318,13 +318,21 @@ class Provider:
         return self.world.max_id(self.now()) if self.claims_newest_id is None else self.claims_newest_id
 
     def _until_updates_ns(self) -> int:
-        return UPDATES_EVERY_NS
+        """The time until a change may be announced, in steps; nothing changes before the next id or a planned change."""
+        running_s = (self.ticks() - self._started_ns) / SECOND_NS
+        soon_s = running_s + KEEP_ALIVE_NS / SECOND_NS
+        if any(flood.from_s <= soon_s and running_s < flood.to_s for flood in self.faults.stream.floods):
+            return UPDATES_EVERY_NS
+        change_ns, assigned_ns = self._changes().next_ns, self._assigns_next_ns()
+        quiet_ns = (assigned_ns if change_ns is None else min(change_ns, assigned_ns)) - self.now()
+        return min(max(1, -(-quiet_ns // UPDATES_EVERY_NS)) * UPDATES_EVERY_NS, KEEP_ALIVE_NS)
 
     def _until_newest_ns(self) -> int:
         """The time until the next id is assigned, but short enough to notice an outage soon."""
-        now_ns = self.now()
-        assigned_ns = self.world.moment_of(self.world.max_id(now_ns) + 1)
-        return min(UPDATES_EVERY_NS, max(NEWEST_EVERY_NS, assigned_ns - now_ns))
+        return min(KEEP_ALIVE_NS, max(NEWEST_EVERY_NS, self._assigns_next_ns() - self.now()))
+
+    def _assigns_next_ns(self) -> int:
+        return self.world.moment_of(self.world.max_id(self.now()) + 1)
 
     def _flood(self, elapsed_ns: int, chance: Random) -> list[int]:
         """Old ids that did not change, announced by a flood."""

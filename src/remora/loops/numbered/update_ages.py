@@ -5,9 +5,9 @@ from typing import Final
 from remora.contracts import Clock, Store
 from remora.core.ledger.freshness import UpdateAges, ages_from_json, ages_to_json
 from remora.core.ledger.notes import UPDATE_AGES_NOTE
-from remora.core.units import SECOND_NS
+from remora.core.units import MINUTE_NS, SECOND_NS
 
-KEEP_EVERY_NS: Final = 5 * SECOND_NS
+KEEP_EVERY_NS: Final = MINUTE_NS
 # The source's clock is read from its recent items and is a little late; an item further ahead has an absurd time.
 AHEAD_MAX_S: Final = 3_600
 
