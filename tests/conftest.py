@@ -23,6 +23,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "remora"))
 
 # Real sockets and files, and worlds that run for days: `make check` leaves these folders out.
 SLOW_FOLDERS = frozenset({"fuzz", "integration", "world"})
+# Their tests wait for processes, sockets, databases and browsers, and leave the processor to others.
+WAITING_FOLDERS = frozenset({"browser", "integration"})
 
 # Files of tests need not survive a power cut: in memory, where there is enough of it, nobody waits for a disk.
 MEMORY = Path("/dev/shm")
@@ -44,8 +46,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long ones first: a worker that is done early still finds short ones to fill its time with."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """The long ones first: a worker that is done early still finds short ones to fill its time with.
+
+    Those that wait are spread among those that compute, so that the processor is never idle.
+    """
+    slow = [item for item in items if item.get_closest_marker("slow") is not None]
+    waiting = [item for item in slow if item.path.parent.name in WAITING_FOLDERS]
+    computing = [item for item in slow if item.path.parent.name not in WAITING_FOLDERS]
+    places = {item: place / len(group) for group in (waiting, computing) for place, item in enumerate(group)}
+    items.sort(key=lambda item: places.get(item, 1.0))
 
 
 def pytest_collection_finish() -> None:
