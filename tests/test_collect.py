@@ -274,6 +274,7 @@ def test_the_governor_hears_of_pressure_even_when_the_store_is_down() -> None:
     simulated(main)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.integers(-7_200, 7_200), min_size=1, max_size=5), st.integers(0, 100))
 def test_a_later_departure_never_looks_earlier_whatever_the_wall_clock_does(steps_s: list[int], seed: int) -> None:

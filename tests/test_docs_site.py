@@ -15,6 +15,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_page_is_there_and_is_found_by_its_words(site: Path) -> None:
     found = (site / "search.js").read_text()
     for page in (ROOT / "docs").glob("*.md"):
@@ -32,6 +33,7 @@ def test_every_link_and_picture_of_the_site_exists(site: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.slow
 def test_every_anchor_of_the_site_exists(site: Path) -> None:
     ids = {page.name: set(re.findall(r'id="([^"]+)"', page.read_text())) for page in site.glob("*.html")}
     missing = [

@@ -1,5 +1,7 @@
 """Is what is owed served fairly, leased safely, listed, counted and replayed?"""
 
+import pytest
+
 from remora.contracts import Outcome, Store
 from remora.core.ledger.discovery import FromGap, Kind
 from remora.core.ledger.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, GapState
@@ -84,6 +86,7 @@ async def test_an_owner_gives_back_only_its_own(store: Store) -> None:
     assert len(await store.gaps(SOURCE, state=GapState.LEASED)) == 1
 
 
+@pytest.mark.slow
 async def test_eighty_gaps_in_pages_of_twenty_are_each_served_before_any_is_served_twice(store: Store) -> None:
     for item_id in range(80):
         await record(store, item_id, TIMEOUT, at_s=0)

@@ -276,6 +276,7 @@ async def test_the_last_page_finishes_the_walk_in_the_same_step(store: Store) ->
     assert await owed(store) == ["a", "b"]
 
 
+@pytest.mark.slow
 async def test_of_many_runs_the_latest_of_each_source_are_remembered(store: Store) -> None:
     other = await store.start_run("other", now_ns=at(1))
     started = [await store.start_run(ARCHIVE, now_ns=at(1)) for _ in range(RUNS_KEPT + 3)]

@@ -67,6 +67,7 @@ def test_a_provider_that_bans_us_bans_us_once(row: Row, in_flight: int) -> None:
     assert at_the_end > 0.6 * 900 * provider.capacity_per_s(until_ns)
 
 
+@pytest.mark.slow
 @given(st.integers(3, 12), st.sampled_from([1, 2, 8]), st.integers(1, 3), st.integers(0, 1_000))
 def test_the_limit_is_always_below_what_the_provider_bans_for(
     bans_at: int, in_flight: int, slow: int, seed: int

@@ -1,5 +1,6 @@
 """Does a walk over a list stop where it may, and nowhere else?"""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -86,6 +87,7 @@ def test_a_page_that_shows_nothing_known_may_have_skipped_entries() -> None:
     assert not fits_on(state, page("7", "6"))
 
 
+@pytest.mark.slow
 @given(st.lists(pages, max_size=8), st.none() | marks)
 def test_the_watermark_never_goes_down_and_moves_only_at_the_end(walked: list[Page], watermark: str | None) -> None:
     state = WalkState(watermark=watermark)

@@ -44,6 +44,7 @@ def test_a_live_item_is_overtaken_by_at_most_the_stated_number_of_others(
     assert chosen.index(Lane.LIVE) <= LIVE_OVERTAKEN_AT_MOST
 
 
+@pytest.mark.slow
 @given(st.sampled_from(ORDER), st.lists(lane_sets, max_size=100), st.data())
 def test_nothing_starves_whatever_the_other_lanes_do(
     patient: Lane, before: list[set[Lane]], data: st.DataObject

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,6 +122,7 @@ def test_scaling_time_scales_the_rates_and_nothing_else(taken: list[Step], facto
         assert math.isclose(one.rate_per_s, other.rate_per_s * factor, rel_tol=1e-3)
 
 
+@pytest.mark.slow
 @given(steps, steps, ceilings_ns, st.integers(0, 6 * HOUR_NS))
 def test_a_restored_pace_is_never_faster_than_the_record_or_the_ceiling(
     taken: list[Step], more: list[Step], ceiling_ns: int, age_ns: int

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def test_a_record_of_an_older_version_is_still_read() -> None:
     assert isinstance(record_from_json(older), PaceRecord)
 
 
+@pytest.mark.slow
 @given(anything)
 def test_whatever_was_stored_is_read_as_a_record_as_none_or_as_damage_and_never_raises(data: object) -> None:
     record = record_from_json(data)

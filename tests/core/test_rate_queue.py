@@ -106,14 +106,17 @@ def test_answers_that_differ_much_are_not_taken_for_a_queue(latency_ms: Callable
     assert share_of_ceiling(latency_ms, in_flight=32) > 0.97
 
 
+@pytest.mark.slow
 def test_a_provider_whose_latency_doubles_for_good_is_soon_used_as_before() -> None:
     assert share_of_ceiling(lambda _, at_s: 250 if at_s < 250 else 600, in_flight=32) > 0.97
 
 
+@pytest.mark.slow
 def test_a_provider_that_is_slow_for_a_minute_now_and_then_does_not_keep_the_pace_low() -> None:
     assert share_of_ceiling(lambda _, at_s: 900 if at_s % 300 < 60 else 200, in_flight=32) > 0.9
 
 
+@pytest.mark.slow
 def test_a_machine_that_stands_still_for_three_seconds_each_minute_keeps_most_of_the_pace() -> None:
     def standing_still(_: Random, at_s: float) -> float:
         return max(200.0, 1_000 * (3 - at_s % 60))
@@ -208,6 +211,7 @@ def test_answers_that_come_together_after_a_standstill_are_no_queue(still_ms: fl
     assert min(sent[25:]) > 2_500
 
 
+@pytest.mark.slow
 def test_a_real_queue_at_a_high_rate_is_drained_within_a_second() -> None:
     sent = rates_sent(OneServer(lambda now_s: 3_000.0 if now_s < 30 else 1_000.0), 2_600, until_s=40)
     assert min(sent[25:30]) > 2_500

@@ -119,6 +119,7 @@ def test_an_edge_that_a_climb_has_left_behind_follows_the_rate() -> None:
     assert pace.edges_per_s[0] >= pace.rate_per_s / FAR * 0.99
 
 
+@pytest.mark.slow
 def test_a_limit_that_fell_to_a_hundredth_is_found_and_hardly_ever_refuses_from_then_on() -> None:
     provider = Varying(((0, 10.0), (10 * MINUTE_NS, 0.1)), 10, latency())
     _, trace = meet(provider, ceiling_per_s=20.0, until_ns=7 * HOUR_NS)

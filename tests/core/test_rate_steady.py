@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,6 +66,7 @@ def by_the_general_way(pace: Pace, heard: Sequence[Answered]) -> Pace:
     return pace
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(starts()), st.integers(0, 1 << 32), st.integers(0, 200))
 def test_a_run_of_answers_gives_the_same_pace_in_one_call_one_by_one_and_by_the_general_way(

@@ -43,6 +43,7 @@ def test_whoever_has_read_everything_knows_the_share() -> None:
     assert share_at_most(0, 0, population=0) == 0.0
 
 
+@pytest.mark.slow
 def test_a_mirror_at_the_bound_is_seldom_judged_better_than_it_is() -> None:
     """Of many mirrors with 2 % stale, at most about one in twenty gets a bound below 2 %."""
     chance = random.Random(9)

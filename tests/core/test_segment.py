@@ -57,6 +57,7 @@ def test_a_piece_of_all_ids_there_can_ever_be_is_as_small_as_any() -> None:
     assert top_piece(IdRange(1, 2**53)) == IdRange(2**53 - 2**53 % SEGMENT_IDS, 2**53)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1_000), st.integers(1, 400), st.randoms(use_true_random=False), st.integers(1, 60))
 def test_a_walk_takes_every_id_once_and_never_more_than_a_batch_beyond_what_is_stored(
     start: int, length: int, chance: object, store_every: int

@@ -1,5 +1,6 @@
 """Is the source's own clock read right, whatever single items claim?"""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def test_the_search_reads_few_blocks(items: list[Timed], time_s: int) -> None:
     assert search(items, time_s)[1] <= 2 + 2 * (items[-1].item_id + 64).bit_length()
 
 
+@pytest.mark.slow
 @given(
     sane_histories(least=4 * BLOCK_ITEMS),
     st.data(),

@@ -222,11 +222,13 @@ def test_a_last_moment_without_a_gap_before_the_end_is_found() -> None:
         assert worst(20) > 0
 
 
+@pytest.mark.slow
 def test_a_clock_set_forward_that_nobody_notices_is_found() -> None:
     with planted(stretches, "was_set_forward", lambda known, seen: False):
         assert worst(100, steps=True) > 0
 
 
+@pytest.mark.slow
 def test_a_lost_row_that_begins_at_once_is_found() -> None:
     with planted(stretches, "reach_for", lambda ceiling_interval_ns: AHEAD_NS // 100 + ceiling_interval_ns // 100):
         assert worst(100, steps=True) > 0

@@ -51,6 +51,7 @@ def learned(*, late_ns: int = 0, connect_ns: int = 0, says: Says | None = None) 
     return simulated(main)
 
 
+@pytest.mark.slow
 def test_once_an_edge_is_known_the_pace_does_not_rise_above_what_a_busy_machine_really_sends() -> None:
     pace_per_s, sent_per_s = learned(late_ns=4 * MILLISECOND_NS, says=once_limited(40))
     assert 20 < sent_per_s <= pace_per_s <= 1.2 * sent_per_s

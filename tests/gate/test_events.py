@@ -106,6 +106,7 @@ def test_controller_state_is_emitted_as_redacted_run_trace_progress(events: Even
     assert not re.search(r"https?://|title|4711", told)
 
 
+@pytest.mark.slow
 def test_events_come_a_few_per_second_at_most_whatever_happens(events: Events) -> None:
     at_s: list[float] = []
 
@@ -260,6 +261,7 @@ def test_a_distrusted_record_is_a_warning_and_a_trusted_one_is_not(events: Event
     assert restored == [("warning", "cold_damaged"), ("info", "cold_none")]
 
 
+@pytest.mark.slow
 def test_a_store_that_is_down_is_told_once_a_minute_and_that_it_is_over(events: Events) -> None:
     async def main(clock: SimClock) -> None:
         book = Book(clock, is_down=True)

@@ -311,6 +311,7 @@ def test_a_saturated_gate_reaches_its_pace(rate_per_s: float) -> None:
     simulated(main)
 
 
+@pytest.mark.slow
 def test_at_thousands_of_requests_a_second_one_timer_serves_many_turns_and_the_pace_is_kept() -> None:
     async def main(clock: SimClock) -> None:
         limits = Limits(ceiling_interval_ns=SECOND_NS // 2_600, in_flight=256)

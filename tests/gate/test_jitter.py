@@ -18,6 +18,7 @@ def test_the_jitter_is_never_longer_than_the_interval_of_the_ceiling(interval_ns
     assert limits.jitter_ns(ALWAYS_LONGEST) <= interval_ns
 
 
+@pytest.mark.slow
 def test_a_sender_that_asks_one_after_the_other_still_reaches_the_ceiling() -> None:
     async def main(clock: SimClock) -> None:
         limits = Limits(ceiling_interval_ns=5 * MILLISECOND_NS, in_flight=1, jitter_max_ns=20 * MILLISECOND_NS)

@@ -51,6 +51,7 @@ def after(happens: Happens, says: Says, *, limits: Limits = HUNDRED, cold: bool 
     return simulated(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "happens, says, limits, cold, limited_by",
     [

@@ -121,6 +121,7 @@ async def resumed(clock: SimClock, *, pause_ns: int, limits: Limits = FOUR_PER_S
         return learned_ns, second.governor.state().interval_ns, second.governor.state().restored
 
 
+@pytest.mark.slow
 def test_a_fresh_resume_restores_the_prior_runs_learned_interval() -> None:
     """A fresh resume restores the prior run's learned interval."""
 

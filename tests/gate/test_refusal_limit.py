@@ -65,6 +65,7 @@ class Banning:
         return max((sum(last - MINUTE_NS <= one <= last for one in at_ns) for last in at_ns), default=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_flight", [1, 3, 8])
 @pytest.mark.parametrize("per_s", [10.0, 0.0], ids=["ten per second", "nothing"])
 def test_the_provider_never_counts_more_refusals_than_allowed(in_flight: int, per_s: float) -> None:

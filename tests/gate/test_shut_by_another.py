@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.gate.shared import SharedHome
@@ -13,6 +15,7 @@ from tests.gate.rig import GOOD, Gate, always
 LIMITS = Limits(ceiling_interval_ns=SECOND_NS // 20, in_flight=4)
 
 
+@pytest.mark.slow
 def test_a_look_at_the_shared_pace_does_not_end_it_and_the_probe_keeps_its_beginning() -> None:
     async def story(clock: SimClock) -> None:
         store = SimGate(clock)

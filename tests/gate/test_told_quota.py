@@ -126,6 +126,7 @@ def test_a_quota_survives_a_crash_and_is_shown_again() -> None:
     simulated(main)
 
 
+@pytest.mark.slow
 def test_a_quota_that_shrinks_evenly_is_not_stored_with_every_answer() -> None:
     async def main(clock: SimClock) -> None:
         provider = HourlyQuota(clock, 5_000)

@@ -38,6 +38,7 @@ async def missing(store: Store, first: int, last: int) -> list[int]:
     return [item_id for item_id in range(first, last + 1) if await store.item(NAME, item_id) is None]
 
 
+@pytest.mark.slow
 def test_uncovered_ids_become_segments_once_and_are_walked_newest_first() -> None:
     async def main(clock: SimClock) -> None:
         source, store = Numbers(clock), MemoryStore()
@@ -124,6 +125,7 @@ def test_several_workers_share_the_segments_without_asking_twice() -> None:
     simulated(main)
 
 
+@pytest.mark.slow
 def test_poison_ids_become_gaps_and_never_stop_a_segment() -> None:
     async def main(clock: SimClock) -> None:
         broken = {3: BROKEN, 77: PRESSED, 500: Answer(403), 650: Answer(latency_ns=20 * SECOND_NS)}

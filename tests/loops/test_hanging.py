@@ -70,6 +70,7 @@ def test_a_backfill_uses_its_ceiling_although_some_items_hang(hanging_share: flo
     assert simulated(main) >= least_used
 
 
+@pytest.mark.slow
 def test_owed_items_that_hang_again_and_again_slow_nothing_down() -> None:
     async def main(clock: SimClock) -> None:
         source, store = Numbers(clock), MemoryStore()
@@ -93,6 +94,7 @@ def test_owed_items_that_hang_again_and_again_slow_nothing_down() -> None:
     simulated(main)
 
 
+@pytest.mark.slow
 def test_a_walk_waits_for_one_hanging_item_a_few_seconds_and_owes_it() -> None:
     async def main(clock: SimClock) -> None:
         source = Numbers(clock, says=lambda item_id, _attempt: HANGS if item_id == 500 else GOOD)
@@ -109,6 +111,7 @@ def test_a_walk_waits_for_one_hanging_item_a_few_seconds_and_owes_it() -> None:
     simulated(main)
 
 
+@pytest.mark.slow
 def test_a_provider_that_is_slow_with_every_item_is_waited_for() -> None:
     async def main(clock: SimClock) -> None:
         source = Numbers(clock, says=lambda _id, _attempt: Answer(latency_ns=8 * SECOND_NS))

@@ -122,6 +122,7 @@ async def run_for(seconds: float, inbox: InboxWorkers) -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.slow
 def test_everything_announced_is_fetched_and_leaves_the_inbox() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WorldSettings(items=1_000, absent_share=0))
@@ -202,6 +203,7 @@ def test_a_consumer_that_stalls_for_ten_minutes_loses_nothing_and_memory_stays_b
     in_virtual_time(main)
 
 
+@pytest.mark.slow
 def test_a_full_inbox_makes_the_reader_wait_until_there_is_room() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WorldSettings(items=3_000))
@@ -220,6 +222,7 @@ def test_a_full_inbox_makes_the_reader_wait_until_there_is_room() -> None:
     in_virtual_time(main)
 
 
+@pytest.mark.slow
 def test_what_was_announced_survives_a_kill() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WorldSettings(items=1_000, absent_share=0))
@@ -317,6 +320,7 @@ def test_a_poison_key_stops_neither_its_worker_nor_its_neighbours() -> None:
     in_virtual_time(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_worker_that_failed_once_works_on(workers: int) -> None:
     async def main(clock: SimClock) -> None:

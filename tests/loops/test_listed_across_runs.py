@@ -150,6 +150,7 @@ def test_the_rest_is_one_gap_with_a_content_watermark_and_never_an_offset() -> N
     run(main)
 
 
+@pytest.mark.slow
 def test_every_one_of_80_gaps_is_served_although_nothing_is_ever_recovered() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(80))
@@ -168,6 +169,7 @@ def test_every_one_of_80_gaps_is_served_although_nothing_is_ever_recovered() -> 
     run(main)
 
 
+@pytest.mark.slow
 def test_a_run_that_always_stops_at_the_third_gap_serves_them_all_in_turn() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(80))

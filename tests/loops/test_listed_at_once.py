@@ -34,6 +34,7 @@ async def most_at_once(clock: SimClock, in_flight: int) -> int:
     return max(sum(at <= other < at + LATENCY_NS for other in sent_ns) for at in sent_ns)
 
 
+@pytest.mark.slow
 def test_in_flight_has_an_effect_and_the_ceiling_holds() -> None:
     async def main(clock: SimClock) -> None:
         one, sixteen = await most_at_once(clock, 1), await most_at_once(clock, 16)
@@ -72,6 +73,7 @@ def test_refusals_that_come_together_do_not_end_a_run() -> None:
     run(main)
 
 
+@pytest.mark.slow
 def test_a_limit_is_met_without_a_storm_and_everything_is_collected() -> None:
     async def main(clock: SimClock) -> None:
         archive = SmallArchive(200, limit=Limit(kind="fixed_window", count=60))

@@ -15,6 +15,7 @@ UNSORTED = ListSettings(
 )  # every walk reads the whole list, with at least one request for ten entries
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [RunOptions(max_fetches=4), RunOptions(max_fetches=1), RunOptions(max_wall_ns=4 * SECOND_NS)]
 )
@@ -42,6 +43,7 @@ def test_a_walk_uses_half_of_the_budget_while_details_are_owed_and_all_of_it_oth
     run(main)
 
 
+@pytest.mark.slow
 def test_what_the_details_leave_of_the_budget_goes_to_the_walk() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(100), settings=UNSORTED)

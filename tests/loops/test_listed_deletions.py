@@ -161,6 +161,7 @@ def test_an_entry_that_changed_before_it_is_judged_has_not_vanished_and_one_that
     run(main)
 
 
+@pytest.mark.slow
 def test_entries_that_left_the_list_and_are_refused_do_not_stop_run_after_run() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(60))

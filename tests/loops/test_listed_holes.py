@@ -94,6 +94,7 @@ def test_later_runs_ask_for_the_page_on_its_schedule_and_do_not_walk_the_list_ag
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_on_the_page_is_found_wherever_it_is_when_the_list_answers(way: str) -> None:
     """Entries come and go meanwhile, so what was on the page is on other pages when it can be read."""

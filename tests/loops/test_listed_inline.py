@@ -114,6 +114,7 @@ def test_inline_is_declared_in_one_word_and_alone() -> None:
         read_source("orders", {**table, "detail": "outline"})
 
 
+@pytest.mark.slow
 def test_what_a_kill_left_owed_and_was_then_deleted_is_gone_after_a_full_walk() -> None:
     """Only the list can show it, and the list has lost it: nobody can ask for it."""
 

@@ -32,6 +32,7 @@ class Clamped(SmallArchive):
         return super()._page(path, {**query, "page": str(min(int(query["page"]), last))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("entries", [11, 37, 57])
 @pytest.mark.parametrize("inline", [True, False])
@@ -62,6 +63,7 @@ def test_the_end_is_found_after_a_kill_wherever_the_walk_was(way: str, die_at: i
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_budget_that_ends_anywhere_near_the_last_page_does_not_hide_the_end(way: str) -> None:
     async def main(clock: SimClock) -> None:

@@ -125,6 +125,7 @@ class Following(Rewritten):
 FOLLOWED = ListSettings(page_size=10, order=Order.OLDEST, since=SinceSettings())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refuses", [False, True], ids=["shows nothing", "refuses"])
 @OTHER_FORMS
 def test_a_watermark_that_the_provider_reads_no_more_hides_no_change(
@@ -150,6 +151,7 @@ def test_a_watermark_that_the_provider_reads_no_more_hides_no_change(
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [seconds, milliseconds, microseconds, nanoseconds])
 @pytest.mark.parametrize("die_at", [None, 40, 120])
 def test_only_what_changed_is_asked_for_whatever_the_unit_of_the_marks(way: Write, die_at: int | None) -> None:
@@ -170,6 +172,7 @@ def test_only_what_changed_is_asked_for_whatever_the_unit_of_the_marks(way: Writ
     run(main)
 
 
+@pytest.mark.slow
 def test_a_list_that_never_shows_its_newest_entry_again_is_walked_whole_once_a_day() -> None:
     async def main(clock: SimClock) -> None:
         archive = Following(30)

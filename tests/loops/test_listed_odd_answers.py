@@ -129,6 +129,7 @@ UNCHOSEN = msgspec.structs.replace(PAGINGS[Paging.PAGE], size_param="")
 COUNTED = {"page": PAGINGS[Paging.PAGE], "page of a size": UNCHOSEN, "offset": PAGINGS[Paging.OFFSET]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", COUNTED)
 @pytest.mark.parametrize("die_at", [None, 30, 90])
 @pytest.mark.parametrize("entries", [7, 37, 40])

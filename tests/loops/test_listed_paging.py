@@ -22,6 +22,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_of_paging_collects_everything_and_then_only_what_is_new(way: str) -> None:
     async def main(clock: SimClock) -> None:
@@ -38,6 +39,7 @@ def test_every_way_of_paging_collects_everything_and_then_only_what_is_new(way: 
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["last", "page"])
 @pytest.mark.parametrize("stops_after", [2, 3, 5])
 def test_a_walk_that_was_cut_off_goes_on_after_entries_vanished(way: str, stops_after: int) -> None:

@@ -126,6 +126,7 @@ def test_runs_of_a_few_requests_do_not_spend_them_all_on_a_poison_detail(max_fet
     run(main)
 
 
+@pytest.mark.slow
 @schedules
 def test_a_page_that_is_always_refused_does_not_keep_details_from_being_collected(every_ns: int) -> None:
     async def main(clock: SimClock) -> None:

@@ -213,6 +213,7 @@ def test_a_circuit_that_keeps_re_opening_converges_to_a_bounded_defer() -> None:
     run(main)
 
 
+@pytest.mark.slow
 def test_the_run_that_quit_after_136_of_900_seconds_uses_its_budget() -> None:
     """The circuit opens 136 s into a run of 900 s. It used to end the run; it is waited out, and the run goes on."""
 
@@ -261,6 +262,7 @@ def test_a_wait_that_cannot_end_inside_the_budget_defers_at_once_with_a_not_befo
     run(main)
 
 
+@pytest.mark.slow
 def test_an_outage_is_waited_out_and_does_not_turn_the_tail_into_gaps() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(200))
@@ -315,6 +317,7 @@ def test_a_list_that_is_always_refused_does_not_keep_what_is_owed_from_being_col
     run(main)
 
 
+@pytest.mark.slow
 def test_faults_by_the_dozen_end_the_run_by_its_retry_budget() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(400))

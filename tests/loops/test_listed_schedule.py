@@ -169,6 +169,7 @@ def test_a_restart_after_a_failed_run_runs_at_once_so_that_a_new_token_counts(is
     run(main)
 
 
+@pytest.mark.slow
 def test_a_service_that_is_restarted_every_second_tries_a_refused_list_once_a_minute() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(10))
@@ -212,6 +213,7 @@ def test_a_restart_after_pressure_does_not_hurry() -> None:
     run(main)
 
 
+@pytest.mark.slow
 def test_a_run_that_a_kill_cut_off_goes_on_soon_after_the_restart() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(300))

@@ -121,6 +121,7 @@ def test_faults_kills_and_changes_lose_nothing(way: str, seed: int) -> None:
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_walk_from_the_watermark_does_not_show_has_not_vanished_but_a_full_walk_tells(way: str) -> None:
     async def main(clock: SimClock) -> None:
@@ -140,6 +141,7 @@ def test_what_a_walk_from_the_watermark_does_not_show_has_not_vanished_but_a_ful
     run(main)
 
 
+@pytest.mark.slow
 def test_what_is_newer_than_a_clock_that_was_set_back_has_not_vanished() -> None:
     async def main(clock: SimClock) -> None:
         rig = rig_of(clock, "window")

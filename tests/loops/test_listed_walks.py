@@ -134,6 +134,7 @@ def test_a_list_that_moves_faster_than_it_can_be_read_ends_the_walk_and_keeps_th
     run(main)
 
 
+@pytest.mark.slow
 def test_an_entry_that_moves_twice_ahead_of_the_walk_is_found_by_the_next_run() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(200))

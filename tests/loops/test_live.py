@@ -110,6 +110,7 @@ def test_the_first_start_after_a_backfill_goes_on_where_that_ended() -> None:
     in_virtual_time(main)
 
 
+@pytest.mark.slow
 def test_what_a_short_absence_left_is_collected_at_once_and_covered() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock)

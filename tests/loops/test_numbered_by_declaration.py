@@ -135,6 +135,7 @@ def test_a_declared_source_without_a_stream_is_mirrored_whole_and_stays_fresh(de
     in_virtual_time(main)
 
 
+@pytest.mark.slow
 def test_catchup_brings_everything_there_is_and_calls_the_rest_absent(declared: SourceSettings) -> None:
     async def main(clock: SimClock) -> None:
         world = World(clock, declared)

@@ -87,6 +87,7 @@ async def held(world: World) -> list[tuple[int, bytes]]:
     return [pair async for pair in world.store.bodies("notes")]
 
 
+@pytest.mark.slow
 def test_a_list_of_changes_brings_every_change_however_old_its_item(tmp_path: Path) -> None:
     async def main(clock: SimClock) -> None:
         world, notes = notes_of(clock, tmp_path)
@@ -100,6 +101,7 @@ def test_a_list_of_changes_brings_every_change_however_old_its_item(tmp_path: Pa
     in_virtual_time(main)
 
 
+@pytest.mark.slow
 def test_a_kill_between_the_announcement_and_its_note_loses_no_change(tmp_path: Path) -> None:
     async def main(clock: SimClock) -> None:
         world, notes = notes_of(clock, tmp_path)

@@ -201,6 +201,7 @@ def test_after_a_kill_the_leases_run_out_and_nothing_is_lost() -> None:
     simulated(main)
 
 
+@pytest.mark.slow
 def test_on_a_slow_source_nothing_is_served_after_its_lease_ran_out() -> None:
     async def main(clock: SimClock) -> None:
         source, store = Numbers(clock), MemoryStore()
@@ -272,6 +273,7 @@ def test_a_provider_that_is_down_for_a_day_makes_nothing_dead() -> None:
     simulated(main)
 
 
+@pytest.mark.slow
 def test_two_processes_whose_clocks_disagree_do_not_ask_again_without_a_pause() -> None:
     async def main(clock: SimClock) -> None:
         young = range(999_998, 1_000_001)

@@ -136,6 +136,7 @@ def test_a_real_event_resets_the_back_off() -> None:
     in_virtual_time(main)
 
 
+@pytest.mark.slow
 def test_a_stream_that_tells_something_and_breaks_again_and_again_is_not_opened_more_than_twice_a_second() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock)
@@ -341,6 +342,7 @@ def test_an_event_that_cannot_be_read_is_counted_and_its_window_is_repaired(nois
     in_virtual_time(main)
 
 
+@pytest.mark.slow
 def test_a_stream_of_nothing_but_noise_does_not_cause_one_rescan_after_the_other() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock)

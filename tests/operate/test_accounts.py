@@ -110,6 +110,7 @@ def test_two_sources_of_one_account_stay_below_one_ceiling_together(tmp_path: Pa
     in_simulated_time(main)
 
 
+@pytest.mark.slow
 def test_sources_with_accounts_of_their_own_have_a_ceiling_each(tmp_path: Path) -> None:
     sources = settings(tmp_path, APART).sources
 
@@ -126,6 +127,7 @@ def test_sources_with_accounts_of_their_own_have_a_ceiling_each(tmp_path: Path) 
     in_simulated_time(main)
 
 
+@pytest.mark.slow
 def test_two_processes_keep_the_ceiling_of_an_account_whichever_source_each_reads(tmp_path: Path) -> None:
     sources = settings(tmp_path, SHARED).sources
 

@@ -91,6 +91,7 @@ async def test_a_query_gives_an_assistant_whole_cells(url: str) -> None:
         assert (await ask(client, "query", statement=many)).splitlines()[-2:] == ["200", "… there are more rows"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tool, arguments",
     [

@@ -62,6 +62,7 @@ def test_a_query_of_a_damaged_store_says_what_every_command_says(mirror: Command
     assert says_damaged(mirror, "query", "SELECT sum(length(body)) FROM items")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [*READING, ("store", "migrate"), ("store", "stats")])
 @pytest.mark.parametrize("kept_bytes", [300_000, PAGE_BYTES])
 def test_a_store_that_was_cut_off_is_damaged_and_not_foreign(

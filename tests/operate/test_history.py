@@ -180,6 +180,7 @@ async def test_thirty_days_are_kept_in_half_hours_and_survive_a_restart() -> Non
     assert sum(point.span_s for point in points) <= 3_600
 
 
+@pytest.mark.slow
 async def test_what_comes_after_thirty_days_is_kept_while_the_process_runs() -> None:
     history, store = RateHistory(), MemoryStore()
     for half_hour in range(LONG_POINTS + 10):

@@ -129,6 +129,7 @@ def load_text(text: str) -> Settings:
         return load(Flags(), {}, directory=Path(folder))
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.dictionaries(
@@ -184,6 +185,7 @@ async def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     return url
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="module")
 @settings(max_examples=25)
 @given(st.lists(st.text("0123456789.-x", max_size=24) | st.text(max_size=24), min_size=1, max_size=8))
@@ -210,6 +212,7 @@ def spoilt(packed: bytes, at: int) -> bytes:
     return packed[:at] + bytes([packed[at] ^ 0xFF]) + packed[at + 1 :]
 
 
+@pytest.mark.slow
 @example(b'{"id":99999999999999999999999}')
 @example(b'{"type":[],"timestamp":[],"id":1}')
 @settings(max_examples=40)

@@ -102,6 +102,7 @@ async def test_nothing_of_a_listed_source_is_ever_told() -> None:
     assert await NewestItems(store, clock=SystemClock()).latest(status(1, kind="listed")) == {}
 
 
+@pytest.mark.slow
 async def test_of_large_items_nothing_but_a_line_is_ever_held(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "remora.db")
     await store.open()

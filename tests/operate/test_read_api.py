@@ -59,6 +59,7 @@ async def ask(caller: ClientSession, path: str, *, status: int = 200) -> Any:
         return told
 
 
+@pytest.mark.slow
 async def test_every_endpoint_of_the_document_answers_with_the_fields_of_its_schema(caller: ClientSession) -> None:
     document = await ask(caller, "/openapi.json")
     assert set(document["paths"]) == {API + endpoint.path for endpoint in api.ENDPOINTS}
@@ -104,6 +105,7 @@ async def test_an_item_has_its_columns_and_its_body_as_it_came(caller: ClientSes
     assert told["first_seen_at"].endswith("Z")
 
 
+@pytest.mark.slow
 async def test_a_thread_is_flat_with_depths_and_names_its_breaks(caller: ClientSession) -> None:
     told = (await ask(caller, f"/sources/{NEWS}/items/{BROKEN_STORY}/thread"))["items"]
     assert [(each["depth"], each["item"]["id"]) for each in told] == [(0, BROKEN_STORY), (1, 11), (2, DELETED_COMMENT)]

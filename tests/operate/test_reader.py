@@ -51,6 +51,7 @@ async def read(visitor: ClientSession, path: str, *, status: int = 200) -> str:
         return text
 
 
+@pytest.mark.slow
 async def test_the_first_page_lists_the_sources_and_each_leads_on(visitor: ClientSession) -> None:
     text = await read(visitor, "/read")
     assert links.view(NEWS).removeprefix("/") in text
@@ -84,6 +85,7 @@ async def test_a_thread_of_two_thousand_comments_is_whole_and_linked(visitor: Cl
     assert f'id="c{LONG_STORY + LONG_COMMENTS}"' in text
 
 
+@pytest.mark.slow
 async def test_breaks_are_shown_where_they_are(visitor: ClientSession) -> None:
     story = await read(visitor, links.item(NEWS, BROKEN_STORY))
     assert "19 is named as a reply here, but is not in the mirror" in story

@@ -71,6 +71,7 @@ def test_show_prints_one_item_and_json_its_history(mirror: CommandLine) -> None:
     assert (told["key"], told["revision"], told["body"]["title"]) == ("2", 1, "Café")
 
 
+@pytest.mark.slow
 def test_show_writes_a_page_of_its_own_and_the_history_of_documents(remora: CommandLine) -> None:
     asyncio.run(make_library(f"sqlite:///{remora.folder}/remora.db"))
     page = remora("show", str(ATTACK_STORY), "--html", "--source", NEWS).stdout
@@ -85,6 +86,7 @@ def test_show_writes_a_page_of_its_own_and_the_history_of_documents(remora: Comm
     assert "--json and --html are given together" in remora.refused("show", "1", "--html", "--json")
 
 
+@pytest.mark.slow
 def test_show_says_when_a_document_was_deleted_upstream(remora: CommandLine) -> None:
     asyncio.run(make_library(f"sqlite:///{remora.folder}/remora.db"))
     told = [json.loads(remora("show", key, "--json", "--source", CHATS).stdout) for key in ("chat/2", "chat/3")]

@@ -343,6 +343,7 @@ def gates_of(clock: SimClock, gate: SimGate, store: MemoryStore, *, waits_while_
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2, 6])
 def test_a_lower_ceiling_holds_for_all_processes_together(processes: int) -> None:
     async def story(clock: SimClock) -> None:

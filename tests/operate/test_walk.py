@@ -29,6 +29,7 @@ def said(snippet: str) -> str:
     return out.getvalue()
 
 
+@pytest.mark.slow
 def test_three_ways_draw_the_same_month(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remora = command_line_in(tmp_path, monkeypatch)
     world = World(WORLD)

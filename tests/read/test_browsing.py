@@ -173,6 +173,7 @@ async def test_a_comment_has_its_story_if_the_way_up_is_whole(reader: BrowsingRe
     assert {item_id: story.id for item_id, story in found.items()} == {2: 1, 3: 1}
 
 
+@pytest.mark.slow
 async def test_a_read_that_takes_too_long_is_stopped_and_the_reader_stays_usable(
     store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -384,6 +384,7 @@ async def test_an_interrupted_parquet_export_goes_on_where_it_was(
     assert not [name for name in names(tmp_path) if name.endswith((".part", ".old"))]
 
 
+@pytest.mark.slow
 async def test_a_page_of_large_documents_says_that_it_was_cut(store: Store, url: str) -> None:
     entries = [Entry(f"large-{number}", "1") for number in range(3)]
     await store.record_page(ARCHIVE, entries, WalkState(), now_ns=at(7))

@@ -44,6 +44,7 @@ def test_every_number_escape_and_repeated_name_stays_as_it_was_sent() -> None:
     assert pretty(ODD).split("\n") == lines
 
 
+@pytest.mark.slow
 @given(VALUES, st.sampled_from([None, 1]))
 def test_it_looks_as_python_would_indent_it(value: object, spaces: int | None) -> None:
     body = json.dumps(value, ensure_ascii=False, indent=spaces).encode()

@@ -105,6 +105,7 @@ async def test_an_export_replaces_no_lake(store: Store, mirror: MirrorReader, ur
     assert len(rows_of(folder, 5)) == 3
 
 
+@pytest.mark.slow
 async def test_many_small_files_become_one_and_no_revision_is_lost(
     store: Store, mirror: MirrorReader, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,6 +203,7 @@ async def test_a_new_score_is_filtered_by_without_new_words(mirror: MirrorReader
     assert await keys(mirror, "fish score>100") == ["30"]
 
 
+@pytest.mark.slow
 async def test_what_changes_while_the_index_is_built_is_indexed_too(store: Store, url: str) -> None:
     """The first step takes the position in the change feed; everything later is read again."""
     for item_id in range(1_000, 1_000 + STEP_ROWS + 10):

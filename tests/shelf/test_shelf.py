@@ -20,6 +20,7 @@ QUICK = ("slack", "stripe-charges")
 ALL = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in sorted(FAKES)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_a_declaration_mirrors_its_api_to_the_last_thing(name: str) -> None:
     fake = FAKES[name](World(things=30, events=40, moving_s=150), faults=0.04, others_every=7)

@@ -36,6 +36,7 @@ def test_what_ends_in_time_is_left_alone_and_nothing_stays_behind() -> None:
         run(main)
 
 
+@pytest.mark.slow
 def test_a_paused_deadline_never_comes_and_one_that_is_set_again_counts_from_there() -> None:
     async def block() -> None:
         with Deadlines().within(10) as deadline:

@@ -224,6 +224,7 @@ anything = st.recursive(
 field_names = st.sampled_from(["type", "by", "time", "parent", "kids", "parts", "dead", "text", "title", "score"])
 
 
+@pytest.mark.slow
 @given(st.dictionaries(field_names, anything))
 def test_an_item_with_its_id_is_kept_whatever_its_fields_hold(shape: Shape) -> None:
     found = item(json.dumps({**shape, "id": 7}).encode())

@@ -49,12 +49,14 @@ def test_a_list_that_holds_the_documents_is_read_although_one_of_them_is_odd(odd
     assert [(entry.key, entry.body) for entry in page.thing.entries] == [("1", odd), ("2", b'{"id":"2"}')]
 
 
+@pytest.mark.slow
 @given(st.lists(JSON), st.sampled_from([None, 1]))
 def test_the_lines_of_strict_json_are_the_same_as_a_strict_reader_finds(lines: list[Any], indent: int | None) -> None:
     body = json.dumps(lines, indent=indent).encode()
     assert listed_values(body) == [bytes(line) for line in msgspec.json.decode(body, type=list[msgspec.Raw])]
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), JSON))
 def test_the_values_of_strict_json_are_the_same_as_a_strict_reader_finds(values: dict[str, Any]) -> None:
     body = json.dumps(values, ensure_ascii=False).encode()

@@ -79,6 +79,7 @@ def test_a_page_of_700_000_entries_is_refused_before_it_is_built() -> None:
     assert peak < 1 << 20  # the body has 12 MB, its values would have 200
 
 
+@pytest.mark.slow
 def test_a_document_may_hold_more_than_a_page() -> None:
     body = json.dumps({"points": [0] * 600_000}).encode()
     assert isinstance(source().decode(document("one"), replied(body)), Readable)

@@ -102,6 +102,7 @@ def plugin(fail: Fail, failures: list[str], kind: type[Failing] = Failing) -> So
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fail", FAILURES)
 @pytest.mark.parametrize("key", ["", "3"], ids=["the list", "a detail"])
 def test_a_fetch_that_fails_costs_one_attempt_of_one_thing(fail: Fail, key: str) -> None:
@@ -130,6 +131,7 @@ class Picky(Failing):
         return reply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others_every", [0, 7])
 def test_a_refusal_slows_down_a_plugin_that_raises_as_it_does_one_that_returns_it(others_every: int) -> None:
     def refusals(kind: type[Failing]) -> tuple[int, int]:
