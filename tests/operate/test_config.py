@@ -237,6 +237,8 @@ def test_a_yes_or_no_can_be_a_variable(tmp_path: Path) -> None:
         (NUMBERED + ITEM + 'newest = { at = "number" }', "sources.rfcs.newest has no path"),
         (NUMBERED + ITEM + 'newest = { path = "/n", at = 3 }', "not a text"),
         (NUMBERED + ITEM + 'newest = { path = "/n", stream = "n" }', 'newest.stream is "n"'),
+        (NUMBERED + ITEM + 'newest = { path = "/n/{id}" }', "leave {id} out: this request is always the same"),
+        (NUMBERED + ITEM + NEWEST + 'updates = { path = "/c/{name}" }', "leave {name} out"),
         (NUMBERED + ITEM + NEWEST + 'updates = { items = "ids" }', "sources.rfcs.updates has no path"),
         (NUMBERED + ITEM + NEWEST + 'updates = { path = "/c", users = "u" }', "nothing says where a user is"),
         (NUMBERED + ITEM + NEWEST + 'user = { path = "/people" }', "write {name} where the user's name belongs"),

@@ -9,6 +9,7 @@ from remora.core.errors import ConfigurationError
 from remora.sources.secret import MASK
 
 RELATIVE: Final = re.compile(r"/(?!/)[!-~]*")
+_PLACEHOLDER: Final = re.compile(r"\{\w+\}")
 _PRINTED: Final = string.punctuation
 _USUAL_PORTS: Final = {"http": ":80", "https": ":443"}
 _HINT: Final = 'write a path that begins with one "/", with spaces and the like as %20'
@@ -21,6 +22,15 @@ def check_path(path: str, where: str, *, mark: str | None = None, stands_for: st
     if mark is not None and mark not in path:
         raise ConfigurationError(
             f'{where} is "{_without_query(path)}"', hint=f"write {mark} where {stands_for} belongs"
+        )
+
+
+def check_fixed_path(path: str, where: str) -> None:
+    """A path that is the same in every request: nothing would take the place of a placeholder."""
+    check_path(path, where)
+    if (found := _PLACEHOLDER.search(path)) is not None:
+        raise ConfigurationError(
+            f'{where} is "{_without_query(path)}"', hint=f"leave {found[0]} out: this request is always the same"
         )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from remora.contracts import Capabilities
 from remora.core.errors import ConfigurationError
 from remora.core.verdict import ABSENT_STATUSES, can_mean_absent
-from remora.sources.address import check_path
+from remora.sources.address import check_fixed_path, check_path
 from remora.sources.json_path import WHOLE_BODY, check_place
 
 ID: Final = "{id}"
@@ -44,10 +44,10 @@ class NewestSettings(msgspec.Struct, frozen=True):
     stream: str | None = None
 
     def __post_init__(self) -> None:
-        check_path(self.path, "newest.path")
+        check_fixed_path(self.path, "newest.path")
         check_place(self.at, "newest.at")
         if self.stream is not None:
-            check_path(self.stream, "newest.stream")
+            check_fixed_path(self.stream, "newest.stream")
 
 
 class UpdatesSettings(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class UpdatesSettings(msgspec.Struct, frozen=True):
     updated: str | None = None  # where an entry has its update mark
 
     def __post_init__(self) -> None:
-        check_path(self.path, "updates.path")
+        check_fixed_path(self.path, "updates.path")
         for name in ("items", "users", "entries", "updated"):
             check_place(getattr(self, name), f"updates.{name}")
         if (self.entries is None) is not (self.updated is None):
