@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
+from itertools import islice
 
 from remora.collect import Collector
 from remora.contracts import Store
@@ -65,9 +66,11 @@ class Verify:
                 if self.is_refused:
                     return
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._width):
-                group.create_task(some(left))
+        await some(islice(left, REFUSED_IN_A_ROW_MAX))  # alone: a token that is no longer good costs these, and no more
+        if not self.is_refused:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._width):
+                    group.create_task(some(left))
         return findings
 
     async def _compare(self, discovery: Discovery) -> Finding:
