@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from remora.contracts.json import Json
 from remora.core.item import Item
 
 
@@ -25,6 +26,12 @@ class Importing(Protocol):
 
     async def close(self) -> None:
         """Close the connection."""
+
+    async def note(self, source: str, name: str) -> Json:
+        """A small fact, or None."""
+
+    async def keep_note(self, source: str, name: str, value: Json) -> None:
+        """Keep it, durably. None deletes it."""
 
     async def begin_import(self, source: str, *, file: str, fingerprint: str, now_ns: int) -> ImportState:
         """Begin to import a file, or find out how far an earlier import of the same content has come."""

@@ -1,7 +1,7 @@
 """How is a whole mirror copied from one store to another? Table by table, resumable, and compared at the end.
 
 Nobody should write to the source meanwhile; the comparison finds what changed during the copy. The target must be
-empty or hold an unfinished copy of the same source: it remembers how far the copy has come.
+empty or hold a copy of the same source that nobody has used: it remembers how far the copy has come.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,10 @@ import msgspec
 
 from remora.contracts import Json
 from remora.core.errors import ConfigurationError, StoreError, StoreForeign
+from remora.stores.copied import FINISHED, OWN_NOTES, PROGRESS, check_whole
 from remora.stores.tables import TABLES, Key, Portable, Row, Table
 
 PAGE_ROWS: Final = 2_000
-# Notes without a source are the copy's own and are not copied.
-OWN_NOTES: Final = ""
-PROGRESS: Final = "copy"
-_FINISHED: Final = "finished"
 _DIGEST_BYTES: Final = 16
 
 # Called with a table's name and how many of its rows have been copied so far.
@@ -51,6 +48,7 @@ async def copy_store(
     source: Portable, target: Portable, *, progress: Progress = lambda _table, _rows: None
 ) -> CopyReport:
     """Copy everything and compare both sides. Both stores are open. Another call resumes an interrupted copy."""
+    await check_whole(source)
     begin_at = await _where_to_begin(target)
     for place, table in enumerate(TABLES):
         if place < begin_at.place:
@@ -59,7 +57,7 @@ async def copy_store(
         await _copy_table(source, target, table, after=after, progress=progress)
     await target.finish_import()
     report = await _compare(source, target)
-    await target.keep_note(OWN_NOTES, PROGRESS, {"table": _FINISHED, "after": []})
+    await target.keep_note(OWN_NOTES, PROGRESS, FINISHED)
     return report
 
 
@@ -103,8 +101,8 @@ async def _where_to_begin(target: Portable) -> _Beginning:
     match known:
         case {"table": str(name), "after": list(after)} if name in names:
             return _Beginning(names.index(name), tuple(after))
-        case {"table": str(name)} if name == _FINISHED:
-            # Copied before: write everything again, so that it equals the source.
+        case _ if known == FINISHED:
+            # Copied before, and not used since: write everything again, so that it equals the source.
             return _Beginning()
         case _:
             raise StoreError(

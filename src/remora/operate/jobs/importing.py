@@ -23,6 +23,7 @@ from remora.sources.declaration import Declaration
 from remora.sources.dumps import fingerprint, items_of, pages
 from remora.sources.numbered import DeclaredReading, Reading
 from remora.sources.presets import PRESETS
+from remora.stores.copied import take_over
 from remora.stores.importing import open_importing
 
 # From here on it is faster to build the readers' indexes once than to keep them.
@@ -54,6 +55,7 @@ async def import_files(settings: Settings, name: str, paths: Sequence[Path], *, 
     with naming_store(settings.store.url):
         await store.open()
     try:
+        await take_over(store)
         is_large = sum(path.stat().st_size for path in paths) >= LARGE_BYTES
         if is_large:
             await store.defer_indexes()

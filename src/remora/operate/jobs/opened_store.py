@@ -7,6 +7,7 @@ from remora.contracts import Store
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.startup_checks import naming_store
 from remora.stores import open_store
+from remora.stores.copied import check_whole
 
 
 @asynccontextmanager
@@ -16,6 +17,7 @@ async def opened_store(settings: Settings, *, read_only: bool) -> AsyncIterator[
     with naming_store(settings.store.url):
         await store.open()
     try:
+        await check_whole(store)
         yield store
     finally:
         await store.close()

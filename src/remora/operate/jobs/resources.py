@@ -21,6 +21,7 @@ from remora.operate.jobs.startup_checks import naming_store, tell_upgrade
 from remora.operate.observe.heartbeat import Heart
 from remora.operate.observe.recent_meter import RecentMeter, Uncounted
 from remora.stores import check_is_there, open_sharing, open_store
+from remora.stores.copied import take_over
 from remora.version import __version__
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ async def open_resources(
         await store.open()
     sharing = open_sharing(settings.store.url, owner=owner, clock=clock)
     try:
+        await take_over(store)
         meter = RecentMeter(metrics or Uncounted(), clock=clock)
         gates = Gates(
             settings.sources,
