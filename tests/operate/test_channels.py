@@ -18,6 +18,8 @@ from remora.operate.config.settings import Flags
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.observe.channels import Notice, channels_of, mail, payload, style_of
 from remora.operate.observe.notify import Notifier
+from remora.sources.secret import Secret
+from remora.sources.transport.notices import MailServer, send_mail
 from remora.stores.memory import MemoryStore
 from tests.operate.test_notify import Owner, status
 
@@ -108,6 +110,33 @@ async def test_a_mail_is_given_to_its_server() -> None:
     assert "What to do: docs/x.md" in text
     nobody = NotifySettings(mail_to="ops@example.org", smtp="127.0.0.1:9")
     assert not await channels_of(nobody, {})["mail"](NOTICE)
+
+
+async def test_a_login_that_cannot_be_sent_is_a_mail_that_failed() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 here\r\n")
+        while line := (await reader.readline()).upper():
+            writer.write(b"250-here\r\n250 AUTH PLAIN\r\n" if line.startswith(b"EHLO") else b"221 bye\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        place = MailServer("127.0.0.1", port, user="u", password=Secret("pässword"), starttls=False)
+        assert not await send_mail(place, mail(NotifySettings(mail_to="ops@example.org"), NOTICE))
+
+
+@pytest.mark.parametrize(
+    "environ, said",
+    [({}, "PASSWORD, which is not set"), ({"PASSWORD": "pässword"}, "have to be plain ASCII")],
+    ids=["not set", "no login can send it"],
+)
+def test_a_password_of_the_mail_server_that_cannot_work_is_refused_at_the_start(
+    environ: dict[str, str], said: str
+) -> None:
+    settings = NotifySettings(mail_to="ops@example.org", smtp_user="u", smtp_password_env="PASSWORD")
+    with pytest.raises(ConfigurationError, match=said) as refused:
+        channels_of(settings, environ)
+    assert "pässword" not in str(refused.value)
 
 
 def test_a_mail_has_one_line_of_subject_whatever_an_item_says() -> None:

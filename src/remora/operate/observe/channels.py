@@ -148,12 +148,11 @@ def _webhook(url: str, style: WebhookStyle) -> Channel:
 
 def _mail(settings: NotifySettings, environ: Mapping[str, str]) -> Channel:
     host, _, port = (settings.smtp or "localhost:25").rpartition(":")
-    password = environ.get(settings.smtp_password_env, "") if settings.smtp_password_env else ""
     server = MailServer(
         host,
         int(port),
         user=settings.smtp_user,
-        password=Secret(password) if password else None,
+        password=_mail_password(settings, environ),
         starttls=settings.smtp_user is not None,
     )
 
@@ -161,6 +160,23 @@ def _mail(settings: NotifySettings, environ: Mapping[str, str]) -> Channel:
         return await send_mail(server, mail(settings, notice))
 
     return send
+
+
+def _mail_password(settings: NotifySettings, environ: Mapping[str, str]) -> Secret | None:
+    """The password of the mail server. One that no login can send is refused here, not in the night when it is needed."""
+    if (name := settings.smtp_password_env) is None:
+        return None
+    if not (password := environ.get(name, "")):
+        raise ConfigurationError(
+            f"notify.smtp_password_env names the variable {name}, which is not set",
+            hint=f"set {name} to the password of the mail server, or leave smtp_password_env out",
+        )
+    if not (password.isascii() and (settings.smtp_user or "").isascii()):
+        raise ConfigurationError(
+            "notify.smtp_user and the password of the mail server have to be plain ASCII",
+            hint="give the user at the mail server a password of plain letters, digits and signs",
+        )
+    return Secret(password)
 
 
 def mail(settings: NotifySettings, notice: Notice) -> EmailMessage:

@@ -60,6 +60,6 @@ def _send(server: MailServer, message: EmailMessage) -> bool:
             if server.user is not None and server.password is not None:
                 connection.login(server.user, server.password.reveal())
             connection.send_message(message)
-    except (OSError, smtplib.SMTPException):
+    except (OSError, smtplib.SMTPException, ValueError):  # the last: what cannot be written into a login or an address
         return False
     return True
