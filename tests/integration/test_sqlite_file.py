@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from remora.core.rate.pace_record import Damaged, record_from_json
 from remora.stores import open_store
 from remora.stores.memory import MemoryStore
 from remora.stores.sqlite import InPlace, SqliteStore
-from remora.stores.sqlite.database import LOG_BYTES_MAX, PAGE_BYTES
+from remora.stores.sqlite.database import LOG_BYTES_MAX, PAGE_BYTES, explained
 from remora.stores.sqlite.statements import migrations, queries
 from tests.contract.answers import SOURCE, TIMEOUT, at, lease, record, story
 
@@ -323,3 +324,13 @@ async def test_the_disk_to_which_a_link_leads_is_the_one_that_must_have_room(
     await store.open()
     assert await record(store, 2, story(2), at_s=2) is Outcome.NEW
     await store.close()
+
+
+def test_a_full_disk_is_told_with_both_places_that_may_lack_room(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(sqlite3.OperationalError) as full:
+            connection.execute("CREATE TABLE grows (value)")
+    told = explained(full.value, tmp_path / "remora.db")
+    assert told.message.endswith("remora.db cannot be used now: database or disk is full")
+    assert told.hint.startswith("make room on its disk, or where SQLite has its temporary files")

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
@@ -119,6 +121,34 @@ def test_stats_tell_bytes_per_table_growth_and_readers(mirror: CommandLine) -> N
 @pytest.mark.slow
 def test_bad_input_is_one_clear_sentence(mirror: CommandLine, words: tuple[str, ...], told: str) -> None:
     assert told in mirror.refused(*words)
+
+
+@pytest.mark.parametrize(
+    "free_beside, free_for_temporary_files, lacks",
+    [(1.5, 1.5, "."), (9, 0.5, "temporary"), (9, 9, None)],
+    ids=["twice on one disk", "no room for temporary files", "room"],
+)
+def test_a_store_is_shrunk_only_with_room_for_every_file_that_sqlite_writes(
+    mirror: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    free_beside: float,
+    free_for_temporary_files: float,
+    lacks: str | None,
+) -> None:
+    size, temporary = (mirror.folder / "remora.db").stat().st_size, mirror.folder / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("SQLITE_TMPDIR", str(temporary))
+    free = {mirror.folder: free_beside * size, temporary: free_for_temporary_files * size}
+    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_bavail=int(free[folder.resolve()]), f_frsize=1))
+    words = ("store", "compact", "--changes-older", "1s")
+    if lacks is None:
+        assert mirror(*words).exit_code == 0
+    else:
+        told = mirror(*words)
+        assert told.exit_code == 2
+        assert f"bytes in {(mirror.folder / lacks).resolve()}, which has" in told.stderr
+        assert "SQLITE_TMPDIR" in told.stderr
+        assert mirror("changes").stdout, "nothing is deleted before"
 
 
 def test_a_backup_is_a_store_of_its_own_and_overwrites_nothing(mirror: CommandLine) -> None:

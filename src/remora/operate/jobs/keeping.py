@@ -1,14 +1,15 @@
 """How is a store kept small? Old changes, revisions and settled gaps are deleted on request, never one that a reader still needs."""
 
+import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from remora.contracts.keeping import Housekeeping
-from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS
 from remora.files import room_for
 from remora.operate.config.settings import Settings
@@ -18,6 +19,7 @@ from remora.stores import open_search_index, sqlite_file
 from remora.stores.change_sample import recent_changes
 from remora.stores.keeping import open_housekeeping
 from remora.stores.sqlite.database import size_with_log
+from remora.stores.sqlite.keeping import check_room_to_shrink
 
 SIZES_SECONDS_MAX: Final = 3_600.0
 
@@ -55,13 +57,10 @@ async def compact(
 ) -> Kept:
     """Delete what is older than asked for, and give the space back."""
     url, now_ns = settings.store.url, time.time_ns()
-    before, free = size_on_disk(url), free_on_disk(url)
-    if shrink and before is not None and free is not None and free < before:
-        raise ConfigurationError(
-            f"shrinking writes the file anew and needs {before:,} bytes; the disk has {free:,} left",
-            hint="make room, or write --no-shrink: the file then uses the space of what was deleted again",
-        )
+    before = size_on_disk(url)
     async with housekeeping(url) as store:
+        if shrink and (path := sqlite_file(url)) is not None:
+            check_room_to_shrink(path, temporary=_temporary_folder(os.environ))
         forgotten = await forget_old(
             store,
             open_search_index(url),
@@ -114,3 +113,10 @@ def size_on_disk(url: str) -> int | None:
 def free_on_disk(url: str) -> int | None:
     """The bytes that are left for a SQLite file; None for a server."""
     return None if (path := sqlite_file(url)) is None else room_for(path)
+
+
+def _temporary_folder(environ: Mapping[str, str]) -> Path:
+    """Where SQLite writes temporary files: by its own rule, the first of these places that may be written."""
+    named = [environ[name] for name in ("SQLITE_TMPDIR", "TMPDIR") if environ.get(name)]
+    places = [Path(place) for place in (*named, "/var/tmp", "/usr/tmp", "/tmp")]  # noqa: S108 - nothing is created here
+    return next((place for place in places if place.is_dir() and os.access(place, os.W_OK | os.X_OK)), Path())

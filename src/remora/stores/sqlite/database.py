@@ -284,6 +284,11 @@ def roll_back(connection: Connection) -> None:
 
 def explained(error: sqlite3.Error, path: Path) -> StoreError:
     """What went wrong, in words an operator can act on."""
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+        return StoreUnavailable(
+            f"the store {path} cannot be used now: {error}",
+            hint="make room on its disk, or where SQLite has its temporary files: in SQLITE_TMPDIR, else in /var/tmp",
+        )
     if _is_locked(error):
         return StoreUnavailable(
             f"the store {path} cannot be used now: another program holds its lock",

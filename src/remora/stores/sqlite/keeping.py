@@ -4,16 +4,25 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from remora.contracts.keeping import TableSize
-from remora.core.errors import StoreUnavailable
+from remora.core.errors import ConfigurationError, StoreUnavailable
 from remora.core.units import MILLISECOND_NS
+from remora.files import room_for
 from remora.stores.common_keeping import CommonHousekeeping
 from remora.stores.reading import no_position
-from remora.stores.sqlite.database import Connection, check_place, connect_beside, explained, roll_back
+from remora.stores.sqlite.database import (
+    Connection,
+    check_place,
+    connect_beside,
+    connect_reader,
+    explained,
+    roll_back,
+)
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.page_sample import estimated_sizes
 from remora.stores.sqlite.writer_lock import WriterLock
@@ -22,6 +31,7 @@ from remora.stores.statements import with_common
 # A file of at most 200 MB is walked whole: it takes no longer.
 WALKED_PAGES_MAX: Final = 50_000
 WALK_SECONDS_MAX: Final = 10.0
+LOG_BYTES_PER_PAGE: Final = 24
 _STEPS: Final = 10_000
 _COUNTED: Final = {
     "stored_items": "count_items",
@@ -144,6 +154,30 @@ class SqliteHousekeeping(CommonHousekeeping):
             return await thread.run(lambda: work(connection))
         except sqlite3.Error as error:
             raise explained(error, self._path) from error
+
+
+def check_room_to_shrink(path: Path, *, temporary: Path) -> None:
+    """Refuse to shrink a file without room for it: SQLite writes it anew as a temporary file, then once more into its log."""
+    path, temporary = path.resolve(), temporary.resolve()
+    size = _size_when_shrunk(path)
+    is_one_disk = path.stat().st_dev == temporary.stat().st_dev
+    for folder, needed in ((path.parent, size * 2 if is_one_disk else size), (temporary, size)):
+        if (free := room_for(folder / path.name)) < needed:
+            raise ConfigurationError(
+                f"shrinking writes the file anew and needs up to {needed:,} bytes in {folder}, which has {free:,} left",
+                hint="make room, or name a folder on a disk with room for temporary files with SQLITE_TMPDIR, or write "
+                "--no-shrink: the file then uses the space of what was deleted again",
+            )
+
+
+def _size_when_shrunk(path: Path) -> int:
+    """The pages that hold something, with what the log has for each of them besides."""
+    with closing(connect_reader(path)) as connection:
+        pages, unused, page_bytes = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+    size: int = (pages - unused) * (page_bytes + LOG_BYTES_PER_PAGE)
+    return size
 
 
 def _seq(position: str) -> int:
