@@ -157,6 +157,20 @@ def test_of_two_processes_one_tells_and_the_other_goes_on_where_it_ended() -> No
     run(main)
 
 
+def test_an_alarm_that_only_a_killed_process_saw_is_ended_by_the_other() -> None:
+    async def main(clock: SimClock) -> None:
+        story = Story(clock)
+        killed, other = story.service(), story.service()
+        await story.look(other, WELL)
+        await killed.run_once(DEAD)  # it lasts for less time than between two looks of the other
+        await story.look(other, WELL)
+        assert story.heard() == [BEGAN, ENDED]
+        await story.look(other, WELL)
+        assert story.heard() == [BEGAN, ENDED]
+
+    run(main)
+
+
 class Shut(MemoryStore):
     """A store that can be away."""
 

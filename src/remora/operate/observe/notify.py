@@ -114,15 +114,24 @@ class Notifier:
         return await self._tell_all([_of_silence(f"nothing is known of any source: {reason}", is_over=False)])
 
     async def _recall(self, status: Status) -> None:
-        """Go on where earlier processes ended. Nothing is told before it is known what they told."""
+        """Go on where earlier and other processes ended. Nothing is told before it is known what they told."""
         if self._recalled_ns is not None:
+            with suppress(StoreError):  # what was told meanwhile is read the next time
+                self._watch_too(await self._told.all(), status)
             return
         told, now_ns = await self._told.all(), self._clock.monotonic_ns()
-        ours = {key for key in told if key[0] in status.sources and key[1] in [*Alarm]}
-        self._alarms = Alarms.recalled({(key[0], Alarm(key[1])): told[key].text for key in ours}, now_ns=now_ns)
+        ours = self._watch_too(told, status)
         self._orphans = tuple(told[key] for key in told if key not in ours and key != SILENCE)
         self._is_silence_told = SILENCE in told
         self._recalled_ns = now_ns
+
+    def _watch_too(self, told: Mapping[tuple[str, str], ToldAlarm], status: Status) -> set[tuple[str, str]]:
+        """Watch for the end of what another process told, which may be gone by then. Returns which of these are ours."""
+        ours = {key for key in told if key[0] in status.sources and key[1] in [*Alarm]}
+        texts = {(key[0], Alarm(key[1])): told[key].text for key in ours}
+        heard = Alarms.recalled(texts, now_ns=self._clock.monotonic_ns())
+        self._alarms = Alarms({**heard.watched, **self._alarms.watched})
+        return ours
 
     async def _ends_of_orphans(self, status: Status) -> Iterable[Notice]:
         """The ends of alarms of a source that was removed, and of alarms that only another version knows.
