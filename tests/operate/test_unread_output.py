@@ -16,6 +16,7 @@ import structlog
 from remora.operate.observe import unread_output
 from remora.operate.observe.log_format import LogFormat
 from remora.operate.observe.logs import set_up_logs, write_line
+from tests.full_disk import files_limited_to
 from tests.processes import Remora, simulated_provider
 
 WAIT_S = 120  # only guards against a process that hangs
@@ -53,6 +54,24 @@ def read_all(descriptor: int) -> str:
     except BlockingIOError:
         pass
     return b"".join(parts).decode()
+
+
+def test_what_a_full_disk_does_not_take_is_left_out_and_counted_and_every_line_is_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with (tmp_path / "remora.log").open("w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        set_up_logs(log_format=LogFormat.JSON)
+        with files_limited_to(10):
+            for number in range(5):
+                structlog.get_logger().info("told", number=number)
+        structlog.get_logger().info("told", number=5)
+    lines = [json.loads(line) for line in (tmp_path / "remora.log").read_text().splitlines()]
+    assert [(each["event"], each.get("number"), each.get("count")) for each in lines] == [
+        ("told", 0, None),  # it was begun
+        ("log_lines_left_out", None, 4),
+        ("told", 5, None),
+    ]
 
 
 def test_what_nobody_reads_is_left_out_and_counted_and_every_line_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:

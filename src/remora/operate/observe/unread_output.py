@@ -1,7 +1,7 @@
 """What if nobody reads what we write to stderr? Lines are left out and counted; nothing waits for a reader for long.
 
 The reader of a pipe may pause (`remora up 2>&1 | less`) or hang. A write that waits for it would stop the whole process:
-its loops, its console, and the signal that asks it to end.
+its loops, its console, and the signal that asks it to end. A file on a full disk takes no lines either, for as long as it is full.
 """
 
 import os
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
+from remora.core.errors import DISK_ERRORS
 from remora.operate.observe.terminal_guard import terminal_of
 
 # A reader that is slow is waited for once; until it reads again, nothing waits.
@@ -59,7 +60,13 @@ class UnblockedStderr:
             if self._is_stuck:
                 self._rest = rest
                 return False
-            rest = rest[os.write(descriptor, rest[: select.PIPE_BUF]) :]  # so much fits where there is room at all
+            try:
+                rest = rest[os.write(descriptor, rest[: select.PIPE_BUF]) :]  # so much fits where there is room at all
+            except OSError as error:
+                if error.errno not in DISK_ERRORS:
+                    raise
+                self._rest = rest
+                return False
         return True
 
 
