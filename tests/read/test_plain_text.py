@@ -1,9 +1,13 @@
 """Is a provider's HTML read as plain text, whatever it is and however much of it there is?"""
 
+import time
+
 import pytest
 
 from remora.core.texts import REPLACEMENT
 from remora.read.plain_text import plain
+
+MANY = 100_000
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,12 @@ def test_a_character_is_found_by_its_number_however_many_zeros_it_has(zeros: int
 @pytest.mark.parametrize("digits", [8, 10_000])
 def test_a_number_that_no_character_has_is_a_replacement(digits: int) -> None:
     assert plain(f"a &#{'1' * digits}; b &#{'1' * digits} c") == f"a {REPLACEMENT} b {REPLACEMENT} c"
+
+
+@pytest.mark.parametrize(
+    "part", ["<a href=", "<a href=x>", "<a ", "<a", "<p ", "<p", "</a>", "<", "&#", "&#1", "&", "\n", "<a href=x></a>"]
+)
+def test_reading_takes_time_that_grows_with_the_text_and_not_with_its_square(part: str) -> None:
+    began_s = time.process_time()
+    plain(part * (MANY // len(part)))
+    assert time.process_time() - began_s < 1.0

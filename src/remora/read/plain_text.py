@@ -1,4 +1,7 @@
-"""How is a provider's text shown on a terminal, or indexed? As plain text: without HTML and without control characters."""
+"""How is a provider's text shown on a terminal, or indexed? As plain text: without HTML and without control characters.
+
+Texts are long and come from strangers, so everything here takes time that grows with the text, never with its square.
+"""
 
 import html
 import re
@@ -6,17 +9,19 @@ from typing import Final
 
 from remora.core.texts import REPLACEMENT, printable
 
-_PARAGRAPH: Final = re.compile(r"<(?:p|br|/p|pre|/pre|li|/li|div|/div)\b[^>]*>", re.IGNORECASE)
-_LINK: Final = re.compile(r"""<a\b[^>]*?\bhref=["']?([^"'\s>]*)[^>]*>(.*?)</a>""", re.IGNORECASE | re.DOTALL)
-_TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
+# A link, its end, a paragraph, or any other tag. The first and the third may hold a `<` in an attribute; of other tags it
+# could be the sign "less than".
+_TAG: Final = re.compile(
+    r"<(?:(?P<link>a)\b[^>]*|(?P<end>/a)\s*|(?P<paragraph>/?(?:p|br|pre|li|div))\b[^>]*|/?[a-z][^<>]*)>", re.IGNORECASE
+)
+_ADDRESS: Final = re.compile(r"""\bhref=["']?([^"'\s>]*)""", re.IGNORECASE)
 _LONG_NUMBER: Final = re.compile(r"&#([0-9]{8,});?")
 _DIGITS_MAX: Final = 7  # of the highest number of a character
 
 
 def plain(text: str) -> str:
     """HTML as plain text, with the addresses of its links. Blank lines separate paragraphs."""
-    linked = _LINK.sub(_link, text)
-    bare = _unescaped(_TAG.sub("", _PARAGRAPH.sub("\n\n", linked)))
+    bare = _unescaped(_without_tags(text))
     return re.sub(r"\n{3,}", "\n\n", printable(bare)).strip()
 
 
@@ -25,10 +30,33 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
-def _link(found: re.Match[str]) -> str:
-    address, words = found[1], found[2]
+def _without_tags(text: str) -> str:
+    """The text with line breaks for paragraphs and addresses for links. A link lasts until the first end of a link."""
+    pieces: list[str] = []
+    address, words_from, place = "", 0, 0
+    # After the last `>` there is no tag. Looking for its end there again and again would take the square of the time.
+    for found in _TAG.finditer(text, 0, text.rfind(">") + 1):
+        pieces.append(text[place : found.start()])
+        place = found.end()
+        match found.lastgroup:
+            case "paragraph":
+                pieces.append("\n\n")
+            case "link" if not address:
+                address, words_from = _address(found[0]), len(pieces)
+            case "end" if address:
+                pieces[words_from:] = [_link(address, "".join(pieces[words_from:]))]
+                address = ""
+    return "".join((*pieces, text[place:]))
+
+
+def _address(tag: str) -> str:
+    found = _ADDRESS.search(tag)
+    return "" if found is None else found[1]
+
+
+def _link(address: str, words: str) -> str:
     shown = _unescaped(words).rstrip(".")  # Hacker News shortens what it shows
-    return words if not address else address if _unescaped(address).startswith(shown) else f"{words} ({address})"
+    return address if _unescaped(address).startswith(shown) else f"{words} ({address})"
 
 
 def _unescaped(text: str) -> str:
