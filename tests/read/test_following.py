@@ -293,6 +293,20 @@ async def test_server_sent_events_go_on_after_the_last_position(store: Store, mi
         assert "not a position" in (await refused.json())["error"]
 
 
+async def test_a_stream_ends_whole_when_the_store_fails_and_the_next_one_says_why(store: Store, url: str) -> None:
+    if not isinstance(store, SqliteStore):
+        pytest.skip("only SQLite has a file to damage")
+    app = web.Application()
+    app.add_routes(ChangesFeed(url, clock=SystemClock()).routes())
+    async with served(app) as server, ClientSession() as session:
+        reply = await session.get(server.make_url("/api/changes"), params={"since": "now"})
+        assert await reply.content.readuntil(b": alive\n\n")
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            connection.execute("DROP VIEW changes")
+        assert b"HTTP/1.1" not in await reply.read()
+        assert (await session.get(server.make_url("/api/changes"))).status == 503
+
+
 async def test_a_position_of_another_kind_of_store_is_refused(url: str, store: Store) -> None:
     async with housekeeping(url) as keeping:
         with pytest.raises(ConfigurationError, match="not a position"):

@@ -76,6 +76,8 @@ class ChangesFeed:
                 if self._clock.monotonic_ns() >= ends_ns:
                     return response
                 await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
+        except RemoraError:
+            pass  # the answer has begun and cannot become an error: it ends, and whoever connects again is told why
         except (ConnectionError, TimeoutError):
             # The program is gone or has stopped reading: unsent bytes must not stay in memory.
             if request.transport is not None:
