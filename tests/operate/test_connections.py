@@ -1,11 +1,15 @@
 """Can visitors use up what collecting needs? The table's decisions in invented time, then real half-open connections."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from aiohttp import web
 
 from remora.core.units import SECOND_NS
 from remora.operate.config.reader import load
@@ -97,9 +101,25 @@ def test_what_collecting_may_need_is_never_given_to_visitors(descriptors: int, i
 # -- over a socket -----------------------------------------------------------------------------------------------------
 
 
+class Giant(web.Response):
+    """More than the buffers of two sockets hold."""
+
+    SIZE = 20_000_000
+    sent: ClassVar["weakref.WeakSet[Giant]"] = weakref.WeakSet()
+
+    def __init__(self) -> None:
+        super().__init__(body=bytes(self.SIZE))
+        self.sent.add(self)
+
+
+async def giant(request: web.Request) -> web.StreamResponse:
+    return Giant()
+
+
 @pytest.fixture
 async def console(tmp_path: Path) -> AsyncIterator[Console]:
     made = Console(load(Flags(listen="127.0.0.1:0"), {}, directory=tmp_path), bounds=FEW)
+    made.server.add_pages([web.get("/giant", giant)])
     await made.server.open()
     yield made
     await made.server.close()
@@ -142,3 +162,32 @@ async def test_more_viewers_than_may_watch_are_told_so_and_others_are_served(con
             assert reply.status == 200
         for each in watching:
             each.close()
+
+
+@asynccontextmanager
+async def answered_with_a_giant(console: Console) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection whose answer has begun to arrive and is not read on."""
+    host = console.server.url.removeprefix("http://")
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(host.rpartition(":")[2]))
+    writer.write(f"GET /giant HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+    yield reader, writer
+    writer.transport.abort()
+
+
+async def test_whoever_still_receives_an_answer_is_not_idle_and_makes_no_room(console: Console) -> None:
+    async with answered_with_a_giant(console) as (reader, _), half_open(console, 2 * FEW.connections):
+        assert len(await reader.readexactly(Giant.SIZE)) == Giant.SIZE
+
+
+async def test_an_answer_does_not_outlive_a_visitor_who_vanished_while_it_was_sent(console: Console) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with answered_with_a_giant(console):
+            assert len(Giant.sent) == 1
+        async with visitor(console) as session, asyncio.timeout(10):
+            while Giant.sent:
+                await (await session.get("/console.css")).read()
+    finally:
+        gc.enable()

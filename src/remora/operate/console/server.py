@@ -209,21 +209,31 @@ class ConsoleServer:
     ) -> web.StreamResponse:
         self._table.move(request.transport, Phase.ANSWERING, now_ns=self._clock.monotonic_ns())
         try:
-            response = self._refusal(request) or await handler(request)
+            response = await self._answer(request, handler)
+            if not response.prepared:
+                response.headers.update({name: text for name, text in HEADERS.items() if name not in response.headers})
+            await _send_whole(request, response)
+        finally:
+            self._table.move(request.transport, Phase.IDLE, now_ns=self._clock.monotonic_ns())
+        return response
+
+    async def _answer(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """The page, or an error as JSON."""
+        try:
+            return self._refusal(request) or await handler(request)
         except web.HTTPException as refused:
             response = _error(refused.status_code, refused.reason, "see the documentation of the console")
             if isinstance(refused, web.HTTPMethodNotAllowed):
                 response.headers["Allow"] = refused.headers["Allow"]
+            return response
         except TimeoutError:
             response = _error(408, "the request did not become whole in time", "send it in one piece")
             response.force_close()
+            return response
         except RemoraError as error:
-            response = _error(503 if isinstance(error, StoreError) else 400, error.message, error.hint)
-        finally:
-            self._table.move(request.transport, Phase.IDLE, now_ns=self._clock.monotonic_ns())
-        if not response.prepared:
-            response.headers.update({name: text for name, text in HEADERS.items() if name not in response.headers})
-        return response
+            return _error(503 if isinstance(error, StoreError) else 400, error.message, error.hint)
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         """Why this request is refused; None if it is allowed."""
@@ -355,6 +365,17 @@ class ConsoleServer:
         log.info("gaps_replayed", count=count, reason=wanted.reason, source=wanted.source)
         self._cache.forget()
         return _json({"replayed": count})
+
+
+async def _send_whole(request: web.Request, response: web.StreamResponse) -> None:
+    """Send the answer while its connection still counts as answering; the server would send it after that."""
+    try:
+        await response.prepare(request)
+        await response.write_eof()
+    except ConnectionError as gone:
+        # The visitor has gone. The error and what it was raised by keep each other, and with the frames of its traceback
+        # the whole answer, until garbage is looked for. In a quiet service that may take hours.
+        gone.__traceback__ = None
 
 
 def _login_page(*, said: str = NOTHING_SAID, status: int = 200) -> web.Response:
