@@ -1,6 +1,7 @@
 """Is what changed between two contents told word by word, the most telling field first?"""
 
 import json
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,24 @@ def test_the_pieces_give_back_both_texts(before: str, after: str) -> None:
 
 def test_a_long_text_is_shown_whole_before_and_after() -> None:
     assert len(compare("a " * WORDS_MAX, "b " * WORDS_MAX)) == 2
+
+
+def numbered_words(word: str) -> str:
+    """As long as a text that is still compared word by word may be."""
+    return " ".join(f"{word}{number} and" for number in range(WORDS_MAX // 8))
+
+
+def test_a_long_text_that_was_rewritten_is_compared_in_time() -> None:
+    began_s = time.process_time()
+    pieces = compare(numbered_words("red"), numbered_words("blue"))
+    assert time.process_time() - began_s < 1.0
+    assert [piece.mark for piece in pieces[:2]] == [Mark.REMOVED, Mark.ADDED]
+
+
+def test_one_word_of_a_long_text_is_told_alone() -> None:
+    text = numbered_words("red")
+    told = [piece.text for piece in compare(text, text.replace("red99 ", "blue ")) if piece.mark is not Mark.SAME]
+    assert told == ["red99", "blue"]
 
 
 def test_a_deletion_upstream_is_named_and_its_text_is_kept() -> None:

@@ -98,9 +98,10 @@ def compare(before: str, after: str) -> tuple[Piece, ...]:
         whole = (Piece(Mark.REMOVED, before), Piece(Mark.ADDED, after))
         return tuple(piece for piece in whole if piece.text)
     pieces: list[Piece] = []
-    for operation, old_start, old_end, new_start, new_end in SequenceMatcher(
-        None, old, new, autojunk=False
-    ).get_opcodes():
+    # In a long text the matcher begins no match at what is frequent, as the spaces: two texts that share only those would
+    # be compared once for each of them.
+    matcher = SequenceMatcher(None, old, new, autojunk=True)
+    for operation, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if operation == "equal":
             pieces.append(Piece(Mark.SAME, "".join(old[old_start:old_end])))
             continue
