@@ -1,7 +1,7 @@
 """Is a provider understood that says "too many" in its own words? Simulated ones, each run to its end."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,9 +12,10 @@ from remora.core.translation import Means
 from remora.core.units import DAY_NS, MINUTE_NS, SECOND_NS
 from remora.sim.clock import SimClock
 from remora.sim.replies import Answer, Response
+from remora.sources.paging import Paging
 from remora.sources.rules import Rule
 from tests.gate.rig import simulated
-from tests.loops.listed_rig import NAME, ListedRig, SmallArchive
+from tests.loops.listed_rig import NAME, PAGINGS, ListedRig, SmallArchive
 
 PER_MINUTE = 20
 ENTRIES = 60
@@ -116,6 +117,27 @@ def test_a_rule_can_say_that_the_list_ends() -> None:
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert [asked for asked in archive.asked if asked.startswith("page")][-1] == "page 16"
         assert await rig.is_complete()
+
+    simulated(main)
+
+
+class Strict(SmallArchive):
+    """Refuses every page behind its last one, as WordPress does."""
+
+    def _page(self, path: str, query: Mapping[str, str]) -> Response:
+        if (int(query["page"]) - 1) * int(query["limit"]) >= len(self.listing()):
+            return refusal(400, {"code": "rest_post_invalid_page_number"})
+        return super()._page(path, query)
+
+
+def test_pages_that_are_refused_behind_others_are_told_with_the_rule_that_would_end_the_list() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, Strict(57), settings=PAGINGS[Paging.PAGE])
+        summary = await rig.run()
+        assert summary.stopped_by is StoppedBy.LIST_REFUSED
+        assert "refuses the pages behind those that it showed (forbidden)" in summary.because
+        assert 'means = "end"' in summary.because
+        assert "token" not in summary.because, "the same token has just read the other pages"
 
     simulated(main)
 

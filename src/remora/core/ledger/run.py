@@ -20,6 +20,11 @@ REFUSED_IN_A_ROW_MAX: Final = 5
 # The minimum time between the starts of two runs, however the last one ended, whatever `every` and the clock say.
 RUNS_APART_LEAST_NS: Final = MINUTE_NS
 PLUGIN_FAILED: Final = "the plug-in failed while it asked for the list (the event plugin_failed says where)"
+REFUSED_LATER: Final = "the provider refuses the pages behind those that it showed"
+END_OR_LIMIT: Final = (
+    'if it answers so behind its last page, write a rule with means = "end"; '
+    "if it shows only so many entries, ask for less at a time with window or since"
+)
 PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is GapFamily.PRESSURE)
 BUT_PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is not GapFamily.PRESSURE)
 
@@ -150,9 +155,11 @@ def stop_for_pressure(*, wait_ns: int, held_ns: int = 0) -> Stop:
     return Stop(StoppedBy.UPSTREAM_PRESSURE, GapReason.UPSTREAM_PRESSURE, wait_ns, held_ns)
 
 
-def stop_for_list(verdict: Verdict) -> Stop:
-    """A stop because a page of the list could not be had."""
+def stop_for_list(verdict: Verdict, *, is_later: bool) -> Stop:
+    """A stop because a page of the list could not be had. `is_later`: pages are counted, and this is not the first one."""
     match verdict:
+        case Refused(GapReason.FORBIDDEN as reason) | Missing(GapReason.GONE as reason) if is_later:
+            return Stop(StoppedBy.LIST_REFUSED, reason, why=f"{REFUSED_LATER} ({reason}); {END_OR_LIMIT}")
         case Refused(reason) | Missing(reason):
             return Stop(StoppedBy.LIST_REFUSED, reason)
         case Malformed(reason):
@@ -196,7 +203,7 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
         case StoppedBy.REFUSED:
             return f"the provider refused {REFUSED_IN_A_ROW_MAX} details in a row ({stop.reason}); is the token still good?"
         case StoppedBy.LIST_REFUSED:
-            return f"the provider refuses the list ({stop.reason}); {_ask_about(stop.reason)}"
+            return stop.why or f"the provider refuses the list ({stop.reason}); {_ask_about(stop.reason)}"
         case StoppedBy.LIST_UNREADABLE:
             return f"{stop.why or f'a part of the list cannot be read ({stop.reason})'}; the walk did not move past it"
         case StoppedBy.LIST_TROUBLE if stop.why:

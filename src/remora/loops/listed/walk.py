@@ -194,7 +194,7 @@ class ListWalk:
                     self._counts.pages += 1
                     return self._ended()
                 case verdict:
-                    return stop_for_list(verdict)
+                    return stop_for_list(verdict, is_later=is_later)
 
     def _ended_by_silence(self, page: Page) -> Page:
         """Some cursors are never null: a list has ended after `EMPTY_PAGES_MAX` empty pages in a row."""
