@@ -40,11 +40,46 @@ def test_a_page_that_does_not_say_where_the_list_goes_on_is_told_as_a_contradict
         ({"items": ENTRIES, "meta": {"next_cursor": "t"}}, 'write next_cursor = "meta.next_cursor" if that is it'),
         ({"items": ENTRIES, "@odata.nextLink": "t"}, """write next_cursor = '"@odata.nextLink"' if that is it"""),
         ({"items": ENTRIES, "m.x": {"next-token": "t"}}, """write next_cursor = '"m.x"."next-token"' if that is it"""),
+        (
+            {"items": ENTRIES, "paging": {"next": {"after": "t"}}},
+            'write next_cursor = "paging.next.after" if that is it',
+        ),
+        (
+            {"items": ENTRIES, "data": {"issues": {"pageInfo": {"startCursor": "s", "endCursor": "t"}}}},
+            'write next_cursor = "data.issues.pageInfo.endCursor" if that is it',
+        ),
+        ({"items": ENTRIES, "next": f"{BASE}/list?p=2"}, 'write paging = "next" and next = "next" if that is it'),
     ],
 )
 def test_a_cursor_path_that_matches_nothing_is_noticed_on_the_first_page(body: object, told: str) -> None:
     page = page_of(source(ListSettings(paging=Paging.CURSOR)).decode(page_at(""), replied(json.dumps(body).encode())))
     assert told in (page.contradicts or "")
+
+
+@pytest.mark.parametrize(
+    "paging, value, told",
+    [
+        (Paging.LINK, "/v1/list.json?Page=1&PageToken=PA", 'write paging = "next" and next = "next_uri" if that is it'),
+        (Paging.LINK, "/v1/query/01g-2000", 'write paging = "next" and next = "next_uri" if that is it'),
+        (Paging.LINK, "cGFnZQ==", 'write paging = "cursor" and next_cursor = "next_uri" if that is it'),
+        (Paging.NEXT, "?page=2", 'write next = "next_uri" if that is it'),
+        (Paging.NEXT, 2, 'write paging = "cursor" and next_cursor = "next_uri" if that is it'),
+    ],
+)
+def test_what_is_said_to_write_fits_what_the_field_holds(paging: Paging, value: object, told: str) -> None:
+    body = json.dumps({"items": ENTRIES, "next_uri": value}).encode()
+    page = page_of(source(ListSettings(paging=paging)).decode(page_at(""), replied(body)))
+    assert told in (page.contradicts or "")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"prev_cursor": "t"}, {"paging": {"cursors": {"before": "t"}}}, {"a": {"next_review": {"by": {"name": "t"}}}}],
+)
+def test_a_field_that_leads_back_or_elsewhere_does_not_make_a_short_list_doubtful(fields: dict[str, object]) -> None:
+    body = json.dumps({"items": ENTRIES, **fields}).encode()
+    page = page_of(source(ListSettings(paging=Paging.CURSOR)).decode(page_at(""), replied(body)))
+    assert (page.contradicts, page.next_position) == (None, None)
 
 
 def test_what_is_said_to_write_for_a_name_with_a_dot_can_be_written() -> None:

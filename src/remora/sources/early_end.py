@@ -13,6 +13,12 @@ from remora.sources.list_settings import ListSettings, Paging
 from remora.sources.request_body import holds
 
 _FIELD: Final = re.compile(r"[A-Za-z_@][\w.@-]{0,39}", re.ASCII)
+_LEADS_ON: Final = re.compile("next|cursor|continu", re.IGNORECASE)
+_LEADS_BACK: Final = re.compile("prev|before|self|start(?!ing)", re.IGNORECASE)
+_OF_ADDRESS: Final = re.compile("ur[li]|link|href", re.IGNORECASE)
+# How deep another field is looked for, as `data.issues.pageInfo.endCursor`; down to the first of them any kind of it counts.
+_ANY_KIND_DOWN_TO: Final = 2
+_DEPTH_MAX: Final = 4
 
 
 class NoNextPage(Exception):
@@ -61,12 +67,10 @@ def early_end(
     if at is None or (at and find(page, at) is not NOT_THERE):
         return None  # numbered pages end differently, and a null in the right place is an end
     where = f'at "{at}"' if at else f"in a {settings.cursor_header or 'Link'} header"
-    if (other := _other_next(page)) is not None:
-        setting = {Paging.CURSOR: "next_cursor", Paging.NEXT: "next"}.get(settings.paging)
-        place = place_to_write(*other)
-        write = f"{setting} = {place}" if setting else f'paging = "cursor" and next_cursor = {place}'
-        named = ".".join(other)
-        return Doubt(f'the first page names no next page {where}, but has "{named}"; write {write} if that is it')
+    if (other := _other_next(settings, page)) is not None:
+        named = ".".join(other.names)
+        told = f'the first page names no next page {where}, but has "{named}"'
+        return Doubt(f"{told}; write {_to_write(settings, other)} if that is it")
     if listed < settings.page_size:
         return None
     check = f"check {next_setting(settings)}"
@@ -92,20 +96,46 @@ def _cut_only_page(settings: ListSettings, listed: int, *, is_again: bool) -> Do
     )
 
 
-def _other_next(page: object) -> tuple[str, ...] | None:
-    """The names that lead to a field beside the entries whose name suggests that it leads to the next page."""
-    if not isinstance(page, dict):
-        return None
-    fields: list[tuple[tuple[str, ...], object]] = [((str(name),), value) for name, value in page.items()]
-    fields += [
-        ((str(name), str(key)), value)
-        for name, inner in page.items()
-        if isinstance(inner, dict)
-        for key, value in inner.items()
-    ]
-    for names, value in fields:
-        named = ".".join(names)
-        is_named = _FIELD.fullmatch(named) and re.search("next|cursor|continu", named, re.IGNORECASE)
-        if is_named and as_cursor(value) is not None:
-            return names
+class _Other(NamedTuple):
+    """A field beside the entries whose name suggests that it leads to the next page."""
+
+    names: tuple[str, ...]
+    is_address: bool
+
+
+def _other_next(settings: ListSettings, page: object) -> _Other | None:
+    """The first such field, the outermost ones first; one that is deep inside only if it is of the declared kind."""
+    level: list[tuple[tuple[str, ...], object]] = [((), page)]
+    for depth in range(1, _DEPTH_MAX + 1):
+        level = [
+            ((*names, str(name)), value)
+            for names, inner in level
+            if isinstance(inner, dict)
+            for name, value in inner.items()
+        ]
+        for names, value in level:
+            if not _leads_on(names) or (text := as_cursor(value)) is None:
+                continue
+            other = _Other(names, _is_address(text, names[-1]))
+            declared = Paging.NEXT if other.is_address else Paging.CURSOR
+            if depth <= _ANY_KIND_DOWN_TO or settings.paging is declared:
+                return other
     return None
+
+
+def _leads_on(names: tuple[str, ...]) -> bool:
+    """Whether the name of a field, or of the object that it is in, suggests that the list goes on there."""
+    is_plain = all(_FIELD.fullmatch(name) for name in names)
+    return is_plain and not _LEADS_BACK.match(names[-1]) and _LEADS_ON.search(".".join(names[-2:])) is not None
+
+
+def _is_address(text: str, name: str) -> bool:
+    is_path = text.startswith("/") and ("?" in text or _OF_ADDRESS.search(name) is not None)
+    return is_path or text.startswith(("http://", "https://", "?"))
+
+
+def _to_write(settings: ListSettings, other: _Other) -> str:
+    """The settings with which the next page is found in this field."""
+    paging, setting = (Paging.NEXT, "next") if other.is_address else (Paging.CURSOR, "next_cursor")
+    written = f"{setting} = {place_to_write(*other.names)}"
+    return written if settings.paging is paging else f'paging = "{paging}" and {written}'
