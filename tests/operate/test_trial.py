@@ -293,6 +293,17 @@ async def test_a_list_that_contradicts_its_declaration_is_not_said_to_end(remora
     assert "the list ends here" not in result.stdout
 
 
+async def test_a_full_page_that_names_no_next_one_is_not_said_to_have_one(remora: CommandLine) -> None:
+    answer: Answer = "200 OK", {"items": ENTRIES}, ""
+    result, _ = await tried(
+        remora, lambda _target: answer, 'detail = "inline"\nlist = { paging = "cursor", page_size = 25 }'
+    )
+    assert result.exit_code == 0, "the list may have exactly as many entries"
+    assert "there is one" not in result.stdout
+    assert "the page is full and names none" in result.stdout
+    assert "check list.next_cursor" in result.stdout
+
+
 @pytest.mark.parametrize("status", ["400 Bad Request", "405 Method Not Allowed", "422 Unprocessable Entity"])
 async def test_a_request_that_the_provider_does_not_take_is_not_told_as_a_closed_door(
     remora: CommandLine, status: str

@@ -45,6 +45,7 @@ from remora.operate.jobs.overhearing import Overhearing
 from remora.operate.jobs.resources import SourceResources
 from remora.operate.jobs.runtime import ListedRuntime, Numbered, no_newest_hint, open_listed, open_numbered
 from remora.operate.jobs.trial_hints import (
+    FULL_PAGE,
     HINTS,
     MISFIT_HINTS,
     NO_FILES_HINT,
@@ -55,8 +56,10 @@ from remora.operate.jobs.trial_hints import (
 )
 from remora.operate.observe.metrics import Metrics
 from remora.sources.dialects import Dialects
+from remora.sources.early_end import next_setting
 from remora.sources.json_path import WHOLE_BODY, first_of
 from remora.sources.json_shape import fields_in_words, keys_in_words
+from remora.sources.paging import SHORTER
 from remora.sources.transport.settings import PERMISSION_HEADERS
 from remora.stores import open_store
 
@@ -305,6 +308,9 @@ class _Trial:
             told = f"{entries:,} entries, {len(keys):,} keys {keys_in_words(keys)}, {marks_in_words(page.entries)}"
             yield self._found("ok", "list", f"{told}; {self._entry_fields()}")
         if page.contradicts is not None:
+            return
+        if SHORTER in (page.next_position or ""):
+            yield self._found("warning", "next page", FULL_PAGE, f"check {next_setting(self._settings.list)}")
             return
         following = "none: the list ends here" if page.next_position is None else "there is one"
         paging = "the plug-in" if self._is_plugin else self._settings.list.paging

@@ -24,6 +24,9 @@ MISFIT_HINTS: Final = {
 PROXY_HINT: Final = (
     "the proxy answers instead of it: name another one in proxy, or let this machine pass without a login"
 )
+FULL_PAGE: Final = (
+    "the page is full and names none: a run asks for it one entry shorter, to see whether the list really ends here"
+)
 REQUEST_HINT: Final = "check the path, the names of its parameters, and the method and body"
 NO_FILES_HINT: Final = "this machine could not send: raise the limit of open files (ulimit -n)"
 PLUGIN_HINT: Final = "check its options, or tell its author; the event plugin_failed says where it failed"
