@@ -293,6 +293,29 @@ async def test_a_list_that_contradicts_its_declaration_is_not_said_to_end(remora
     assert "the list ends here" not in result.stdout
 
 
+@pytest.mark.parametrize(
+    "detail, place",
+    [({"id": "KEY"}, '"id"'), ({"ok": True, "message": {"ts": "KEY"}}, '"message.ts"'), ({"text": "hidden"}, None)],
+)
+async def test_a_detail_that_names_its_key_where_nobody_looks_is_told_with_the_place(
+    remora: CommandLine, detail: object, place: str | None
+) -> None:
+    def answer(target: str) -> Answer:
+        key = target.rpartition("/")[2]
+        return (
+            ("200 OK", json.loads(json.dumps(detail).replace("KEY", key)), "")
+            if "/detail/" in target
+            else healthy(target)
+        )
+
+    result, _ = await tried(remora, answer)
+    assert result.exit_code == 0
+    assert "names no key (detail.key is not declared)" in result.stdout
+    assert (f"write detail.key = {place}" in result.stdout) is (place is not None)
+    assert ("an error that comes with the status 200 is kept as a document" in result.stdout) is (place is not None)
+    assert "secret" not in result.stdout
+
+
 async def test_a_full_page_that_names_no_next_one_is_not_said_to_have_one(remora: CommandLine) -> None:
     answer: Answer = "200 OK", {"items": ENTRIES}, ""
     result, _ = await tried(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from remora.sources.json_path import NOT_THERE, as_cursor, find, has_left_out, place_to_write
+from remora.sources.json_path import NOT_THERE, as_cursor, fields_inside, find, has_left_out, place_to_write
 from remora.sources.list_settings import ListSettings, Paging
 from remora.sources.request_body import holds
 
@@ -105,21 +105,13 @@ class _Other(NamedTuple):
 
 def _other_next(settings: ListSettings, page: object) -> _Other | None:
     """The first such field, the outermost ones first; one that is deep inside only if it is of the declared kind."""
-    level: list[tuple[tuple[str, ...], object]] = [((), page)]
-    for depth in range(1, _DEPTH_MAX + 1):
-        level = [
-            ((*names, str(name)), value)
-            for names, inner in level
-            if isinstance(inner, dict)
-            for name, value in inner.items()
-        ]
-        for names, value in level:
-            if not _leads_on(names) or (text := as_cursor(value)) is None:
-                continue
-            other = _Other(names, _is_address(text, names[-1]))
-            declared = Paging.NEXT if other.is_address else Paging.CURSOR
-            if depth <= _ANY_KIND_DOWN_TO or settings.paging is declared:
-                return other
+    for names, value in fields_inside(page, depth_max=_DEPTH_MAX):
+        if not _leads_on(names) or (text := as_cursor(value)) is None:
+            continue
+        other = _Other(names, _is_address(text, names[-1]))
+        declared = Paging.NEXT if other.is_address else Paging.CURSOR
+        if len(names) <= _ANY_KIND_DOWN_TO or settings.paging is declared:
+            return other
     return None
 
 

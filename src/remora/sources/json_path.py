@@ -7,7 +7,7 @@ Both are compiled once. An invalid place is refused when the configuration is re
 import codecs
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -89,6 +89,19 @@ def place_to_write(*names: str) -> str:
     if any("." in name for name in names):
         return f"""'{".".join(f'"{name}"' for name in names)}'"""
     return f'"{".".join(names)}"'
+
+
+def fields_inside(value: object, *, depth_max: int) -> Iterator[tuple[tuple[str, ...], object]]:
+    """The fields of an object and of the objects in it, each with the names that lead to it, the outermost first."""
+    level: list[tuple[tuple[str, ...], object]] = [((), value)]
+    for _ in range(depth_max):
+        level = [
+            ((*names, str(name)), inside)
+            for names, inner in level
+            if isinstance(inner, dict)
+            for name, inside in inner.items()
+        ]
+        yield from level
 
 
 def first_of(path: str) -> str:

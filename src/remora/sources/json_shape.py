@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from remora.sources.json_path import find, load, place_to_write
+from remora.sources.json_path import as_key, fields_inside, find, load, place_to_write
 
 FIELDS_SHOWN_MAX: Final = 20
+KEY_DEPTH_MAX: Final = 3
 # A name that looks like data (an id, an address) is not shown.
 _NAME: Final = re.compile(r"[A-Za-z_@$][A-Za-z0-9_.@$-]{0,39}", re.ASCII)
 
@@ -23,6 +24,18 @@ def fields_in_words(body: bytes, path: str) -> str:
             return f"fields {', '.join(_few(shown))}" if shown else "an object without fields"
         case _:
             return _kind(value)
+
+
+def place_of_key(body: bytes, key: str) -> str | None:
+    """Where a document names its own key, as it is written in a declaration; None if it does not, or only deep inside."""
+    try:
+        document = load(body)
+    except (ValueError, RecursionError):
+        return None
+    for names, value in fields_inside(document, depth_max=KEY_DEPTH_MAX):
+        if as_key(value) == key and all(_NAME.fullmatch(name) for name in names):
+            return place_to_write(*names)
+    return None
 
 
 def entries_elsewhere(page: object, declared: str) -> str | None:

@@ -49,16 +49,18 @@ from remora.operate.jobs.trial_hints import (
     HINTS,
     MISFIT_HINTS,
     NO_FILES_HINT,
+    NO_KEY,
     PLUGIN_HINT,
     PROXY_HINT,
     REQUEST_HINT,
     WANTS_TLS,
+    WITHOUT_KEY,
 )
 from remora.operate.observe.metrics import Metrics
 from remora.sources.dialects import Dialects
 from remora.sources.early_end import next_setting
 from remora.sources.json_path import WHOLE_BODY, first_of
-from remora.sources.json_shape import fields_in_words, keys_in_words
+from remora.sources.json_shape import fields_in_words, keys_in_words, place_of_key
 from remora.sources.paging import SHORTER
 from remora.sources.transport.settings import PERMISSION_HEADERS
 from remora.stores import open_store
@@ -249,13 +251,13 @@ class _Trial:
                 return self._not_asked("detail")
             case Found(Document() as document):
                 declared = self._settings.detail.key
-                named = (
-                    "names no key (detail.key is not declared)"
-                    if declared is None
-                    else f'names its key at "{declared}"'
-                )
+                named = NO_KEY if declared is None else f'names its key at "{declared}"'
                 marked = "" if document.updated_at is None else f", mark {document.updated_at}"
-                return self._found("ok", "detail", f"{len(document.body):,} bytes, {named}{marked}; {self._fields()}")
+                told = f"{len(document.body):,} bytes, {named}{marked}; {self._fields()}"
+                place = place_of_key(document.body, entry.key) if declared is None and not self._is_plugin else None
+                if place is None:
+                    return self._found("ok", "detail", told)
+                return self._found("warning", "detail", told, f"write detail.key = {place}: {WITHOUT_KEY}")
             case Found(Piece() as piece):
                 names = ", ".join(part.name for part in self._settings.detail.parts)
                 return self._found("ok", "detail", f"{len(piece.body):,} bytes, then its parts: {names}")

@@ -27,6 +27,8 @@ PROXY_HINT: Final = (
 FULL_PAGE: Final = (
     "the page is full and names none: a run asks for it one entry shorter, to see whether the list really ends here"
 )
+NO_KEY: Final = "names no key (detail.key is not declared)"
+WITHOUT_KEY: Final = "without it, an error that comes with the status 200 is kept as a document"
 REQUEST_HINT: Final = "check the path, the names of its parameters, and the method and body"
 NO_FILES_HINT: Final = "this machine could not send: raise the limit of open files (ulimit -n)"
 PLUGIN_HINT: Final = "check its options, or tell its author; the event plugin_failed says where it failed"
