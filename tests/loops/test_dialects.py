@@ -33,6 +33,9 @@ DIALECTS = {
     "Slack": refusal(200, {"ok": False, "error": "ratelimited"}, retry_after="30"),
     "Stack Exchange": refusal(400, {"error_id": 502, "error_name": "throttle_violation"}),
     "Wikipedia": refusal(200, {"error": {"code": "maxlag", "info": "Waiting for a server", "lag": 9}}, retry_after="5"),
+    "GraphQL, GitHub": refusal(200, {"data": None, "errors": [{"type": "RATE_LIMITED", "message": "no"}]}),
+    "GraphQL, Shopify": refusal(200, {"errors": [{"message": "no", "extensions": {"code": "THROTTLED"}}]}),
+    "GraphQL, in words": refusal(400, {"errors": [{"message": "Rate limit exceeded", "extensions": {"code": "X"}}]}),
     "in words": Answer(403, b"<h1>Too many requests</h1>"),
 }
 

@@ -13,7 +13,7 @@ from remora.core.verdict import Reply
 from remora.sources.rules import CompiledRule, Rule, Rules
 
 _RETRY_AFTER: Final = 'headers."retry-after"'
-_MESSAGE: Final = "not_null(body.message, body.error.message, body.error_description, body.detail, body.error, body)"
+_MESSAGE: Final = "not_null(body.message, body.error.message, body.errors[0].message, body.error_description, body.detail, body.error, body)"
 _IN_SO_MANY_WORDS: Final = ("rate limit", "Rate limit", "too many requests", "Too many requests", "Too Many Requests")
 _GOOGLE: Final = ("userRateLimitExceeded", "rateLimitExceeded", "quotaExceeded", "dailyLimitExceeded")
 
@@ -34,6 +34,9 @@ COMMON: Final = (
     # Gmail and other APIs of Google, as a 403
     *(_pressure(f"body.error.errors[?reason == '{reason}']", _ERROR, reason) for reason in _GOOGLE),
     _pressure("body.error.status == 'RESOURCE_EXHAUSTED'", _ERROR, "RESOURCE_EXHAUSTED"),
+    # GraphQL of GitHub and of Shopify, inside a 200
+    _pressure("body.errors[?type == 'RATE_LIMITED']", _ERROR, "RATE_LIMITED"),
+    _pressure("body.errors[?extensions.code == 'THROTTLED']", _ERROR, "THROTTLED"),
     # Stack Exchange, as a 400
     _pressure("body.error_name == 'throttle_violation'", _ERROR, "throttle_violation"),
     # GitHub's secondary limit, and others that say it in words
