@@ -124,6 +124,28 @@ def test_a_rule_can_say_that_the_list_ends() -> None:
     simulated(main)
 
 
+@pytest.mark.parametrize(
+    "answer, told",
+    [
+        (refusal(403, [{"errorCode": "REQUEST_LIMIT_EXCEEDED"}]), "the provider refuses the list (forbidden)"),
+        (refusal(200, {"fault": {"code": "quota"}}), "a part of the list cannot be read (malformed)"),
+    ],
+)
+def test_a_list_that_is_refused_in_unknown_words_is_told_with_the_rule_that_would_say_what_they_mean(
+    answer: Response, told: str
+) -> None:
+    async def main(clock: SimClock) -> None:
+        archive = SmallArchive(30)
+        archive.hook = lambda asked: answer if asked.startswith("page") and archive.asked.count(asked) > 1 else None
+        rig = ListedRig(clock, archive)
+        await rig.run()
+        summary = await rig.run()
+        assert told in summary.because
+        assert "write a rule" in summary.because
+
+    simulated(main)
+
+
 class Strict(SmallArchive):
     """Refuses every page behind its last one, as WordPress does."""
 

@@ -25,6 +25,10 @@ END_OR_LIMIT: Final = (
     'if it answers so behind its last page, write a rule with means = "end"; '
     "if it shows only so many entries, ask for less at a time with window or since"
 )
+LIMIT_RULE: Final = 'If it says "too many" in this way, write a rule with means = "pressure"'
+FAULT_RULE: Final = (
+    "see what remora try understands; if the provider tells a fault or a limit in this way, write a rule"
+)
 PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is GapFamily.PRESSURE)
 BUT_PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is not GapFamily.PRESSURE)
 
@@ -201,11 +205,13 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
                 f"used {_used(budget, now_ns=now_ns)}"
             )
         case StoppedBy.REFUSED:
-            return f"the provider refused {REFUSED_IN_A_ROW_MAX} details in a row ({stop.reason}); is the token still good?"
+            refused = f"the provider refused {REFUSED_IN_A_ROW_MAX} details in a row ({stop.reason})"
+            return f"{refused}; {_ask_about(stop.reason)}"
         case StoppedBy.LIST_REFUSED:
             return stop.why or f"the provider refuses the list ({stop.reason}); {_ask_about(stop.reason)}"
         case StoppedBy.LIST_UNREADABLE:
-            return f"{stop.why or f'a part of the list cannot be read ({stop.reason})'}; the walk did not move past it"
+            told = f"{stop.why or f'a part of the list cannot be read ({stop.reason})'}; the walk did not move past it"
+            return told if stop.why or stop.reason is not GapReason.MALFORMED else f"{told}; {FAULT_RULE}"
         case StoppedBy.LIST_TROUBLE if stop.why:
             return stop.why
         case StoppedBy.LIST_TROUBLE:
@@ -215,11 +221,11 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
 
 
 def _ask_about(reason: GapReason | None) -> str:
-    """What the owner should check when the list is refused."""
+    """What the owner should check when the list or the details are refused."""
     if reason in {GapReason.NOT_FOUND, GapReason.GONE}:
         return "is list.path right?"
     if reason is GapReason.FORBIDDEN:  # also a request that the provider does not take, whoever sends it
-        return "is the token still good, and is the request declared as the provider wants it?"
+        return f"is the token still good, and is the request declared as the provider wants it? {LIMIT_RULE}"
     return "is the token still good?"
 
 
