@@ -211,6 +211,9 @@ def test_a_secret_that_cannot_be_read_is_refused_before_a_store_exists(
     )
     told = remora.refused(*command)
     assert "accounts.news.auth.header_env names the variable NEWS_KEY, which is not set" in told
+    assert "set NEWS_KEY to the token, or write header_file instead" in told, (
+        "a token_file would be sent in another way"
+    )
     assert not [*remora.folder.glob("*.db*")]
 
 

@@ -132,9 +132,10 @@ def token_from_environment(where: str, variable: str, environ: Mapping[str, str]
     if token:
         return checked_token(token, f"the variable {variable}")
     if VARIABLE_NAME.fullmatch(variable):
+        file = f"{where.rpartition('.')[2].removesuffix('_env')}_file"
         raise ConfigurationError(
             f"{where} names the variable {variable}, which is not set",
-            hint=f"set {variable} to the token, or write token_file instead",
+            hint=f"set {variable} to the token, or write {file} instead",
         )
     # Not shown: somebody may have written the token itself.
     raise ConfigurationError(
