@@ -91,6 +91,16 @@ def test_examples_of_older_and_newer(older: str, newer: str) -> None:
     assert not is_newer(older, newer)
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "nearly", [":00.0" * 40_000 + "\n", "2026-01-01T10:00:00." + "0:00." * 40_000, ":00 AM" * 40_000]
+)
+def test_a_long_text_that_nearly_is_a_date_is_text_at_once(nearly: str) -> None:
+    """It took a minute, in which nothing else ran."""
+    assert rank(nearly) is None
+    assert is_newer("zzz", nearly)
+
+
 @pytest.mark.parametrize("odd", ["nan", "inf", "1_000", "1e9999", "١٢", "", "2026-13-45", "+", "0x10"])
 def test_what_only_looks_like_a_number_or_a_date_is_text(odd: str) -> None:
     assert rank(odd) is None

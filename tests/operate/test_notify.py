@@ -98,6 +98,15 @@ async def test_a_new_item_that_holds_every_word_is_told_once_and_old_ones_never(
     assert [(heard.kind, heard.name) for heard in owner.heard] == [("item", "12"), ("item", "11")]
 
 
+async def test_a_character_that_does_not_exist_ends_no_search_for_words() -> None:
+    store, owner = MemoryStore(), Owner()
+    telling = notifier(store, owner, search="tide")
+    await telling.run_once(status(newest_id=10))
+    await arrive(store, 11, f"&#{'1' * 5_000}; tide")
+    await telling.run_once(status(newest_id=11))
+    assert [heard.name for heard in owner.heard] == ["11"]
+
+
 async def test_items_of_a_listed_source_are_never_looked_through() -> None:
     store, owner = MemoryStore(), Owner()
     telling = notifier(store, owner, search="secret")

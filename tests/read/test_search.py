@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from remora.contracts import Store
 from remora.contracts.reader import Reader
@@ -362,6 +363,22 @@ async def test_a_service_without_an_index_makes_none(store: Store, url: str) -> 
             assert await mirror.search_report() is None
     service.cancel()
     await asyncio.gather(service, return_exceptions=True)
+
+
+async def test_a_bug_in_the_index_is_told_and_does_not_end_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_url: str) -> SearchIndex:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("remora.operate.jobs.search_index.open_search_index", broken)
+    with capture_logs() as logs:
+        service = asyncio.ensure_future(keep_fresh("sqlite:///mirror.db"))
+        await asyncio.sleep(0.1)
+        assert not service.done()
+        service.cancel()
+        await asyncio.gather(service, return_exceptions=True)
+    assert [(event["event"], event["why"]) for event in logs] == [
+        ("search_index_paused", "a bug in Remora (ZeroDivisionError); please report it")
+    ]
 
 
 async def test_a_store_that_cannot_have_an_index_ends_the_step_quietly() -> None:

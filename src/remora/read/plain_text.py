@@ -21,7 +21,7 @@ _DIGITS_MAX: Final = 7  # of the highest number of a character
 
 def plain(text: str) -> str:
     """HTML as plain text, with the addresses of its links. Blank lines separate paragraphs."""
-    bare = _unescaped(_without_tags(text))
+    bare = unescaped(_without_tags(text))
     return re.sub(r"\n{3,}", "\n\n", printable(bare)).strip()
 
 
@@ -55,11 +55,12 @@ def _address(tag: str) -> str:
 
 
 def _link(address: str, words: str) -> str:
-    shown = _unescaped(words).rstrip(".")  # Hacker News shortens what it shows
-    return address if _unescaped(address).startswith(shown) else f"{words} ({address})"
+    shown = unescaped(words).rstrip(".")  # Hacker News shortens what it shows
+    return address if unescaped(address).startswith(shown) else f"{words} ({address})"
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """The text with the characters that its references stand for."""
     return html.unescape(_LONG_NUMBER.sub(_short_number, text))
 
 

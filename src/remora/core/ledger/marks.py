@@ -24,6 +24,7 @@ _WAYS: Final = {1: "seconds", 10**3: "milliseconds", 10**6: "microseconds", 10**
 _TIMES_FROM_S: Final = 946_684_800  # a number of seconds from 2000 to 2100 may be a time; others are counted up
 _TIMES_UNTIL_S: Final = 4_102_444_800
 _DATE_LEAST_LENGTH: Final = len("2026-01-01")
+_DATE_MOST_LENGTH: Final = 120  # an expression for dates would take minutes for a long text that nearly is one
 
 
 def is_newer(mark: str | None, than: str | None) -> bool:
@@ -102,7 +103,7 @@ def _number(mark: str) -> Decimal | None:
 
 def _moment(mark: str) -> Decimal | None:
     """Seconds since 1970, exactly."""
-    if len(mark) < _DATE_LEAST_LENGTH:
+    if not _DATE_LEAST_LENGTH <= len(mark) <= _DATE_MOST_LENGTH:
         return None
     found = _FRACTION.fullmatch(mark)
     whole, digits = (found["before"] + found["after"], found["digits"]) if found else (mark, "0")

@@ -52,6 +52,10 @@ async def keep_fresh(url: str) -> None:
             if not is_told:
                 log.warning("search_index_paused", why=error.message)
             is_told = True
+        except Exception as error:  # noqa: BLE001 - no item may stop collecting because it cannot be indexed
+            if not is_told:
+                log.warning("search_index_paused", why=f"a bug in Remora ({type(error).__name__}); please report it")
+            is_told = True
         await asyncio.sleep(LOOK_EVERY_S)
 
 

@@ -5,7 +5,6 @@ channel could deliver an alarm, and for one in which no service ran. A command g
 environment, so that no token can reach it. Whatever a channel does, the service goes on.
 """
 
-import html
 import os
 import time
 from collections import deque
@@ -30,6 +29,7 @@ from remora.operate.observe.newest_items import describe
 from remora.operate.observe.read_status import decode_beats
 from remora.operate.observe.status_cache import StatusCache
 from remora.operate.observe.told_alarms import Telling, ToldAlarm, ToldAlarms
+from remora.read.plain_text import unescaped
 
 log = structlog.get_logger()
 
@@ -222,7 +222,7 @@ class Notifier:
         return found
 
     def _is_wanted(self, body: bytes) -> bool:
-        text = html.unescape(body.decode("utf-8", "replace")).casefold()
+        text = unescaped(body.decode("utf-8", "replace")).casefold()
         return all(word in text for word in self._wanted)
 
 
