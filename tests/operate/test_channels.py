@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
+import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
@@ -123,6 +125,45 @@ async def test_a_login_that_cannot_be_sent_is_a_mail_that_failed() -> None:
         port = server.sockets[0].getsockname()[1]
         place = MailServer("127.0.0.1", port, user="u", password=Secret("pässword"), starttls=False)
         assert not await send_mail(place, mail(NotifySettings(mail_to="ops@example.org"), NOTICE))
+
+
+SMTP_ANSWERS = {
+    b"EHLO": b"250-here\r\n250-STARTTLS\r\n250 AUTH PLAIN\r\n",
+    b"STARTTLS": b"220 ok\r\n",
+    b"AUTH": b"235 ok\r\n",
+    b"DATA": b"354 go\r\n",
+    b"QUIT": b"221 bye\r\n",
+}
+
+
+@pytest.mark.parametrize(
+    "host, is_told", [("127.0.0.2", False), ("127.0.0.1", True)], ids=["elsewhere", "this machine"]
+)
+async def test_a_mail_server_that_cannot_prove_its_name_is_told_no_password(host: str, *, is_told: bool) -> None:
+    """Every address of 127.0.0.0/8 is this machine, but only the usual ones are taken for it."""
+    heard: list[bytes] = []
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert(host).configure_cert(theirs)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 here\r\n")
+        try:
+            while line := await reader.readline():
+                heard.append(line.split()[0].upper())
+                writer.write(SMTP_ANSWERS.get(heard[-1], b"250 ok\r\n"))
+                if heard[-1] == b"STARTTLS":
+                    await writer.start_tls(theirs)
+                if heard[-1] == b"DATA":
+                    await reader.readuntil(b"\r\n.\r\n")
+                    writer.write(b"250 ok\r\n")
+        except (OSError, ssl.SSLError):
+            pass  # whoever does not trust us hangs up
+        writer.close()
+
+    async with await asyncio.start_server(talk, host, 0) as server:
+        place = MailServer(host, server.sockets[0].getsockname()[1], user="u", password=Secret("word"))
+        assert await send_mail(place, mail(NotifySettings(mail_to="ops@example.org"), NOTICE)) is is_told
+    assert (b"AUTH" in heard) is is_told
 
 
 @pytest.mark.parametrize(
