@@ -157,6 +157,14 @@ async def test_live_events_carry_the_status(console: Console) -> None:
     assert json.loads(lines[3].removeprefix("data: "))["sources"][SOURCE]["coverage"]["dead"] == 1
 
 
+@pytest.mark.parametrize("path", ["/api/events", "/api/changes", "/health", "/nothing"])
+async def test_every_answer_has_the_headers_that_keep_it_from_other_pages(console: Console, path: str) -> None:
+    async with visitor(console) as session, session.get(path) as reply:
+        assert reply.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+        assert reply.headers["Server"] == "remora"
+
+
 async def test_a_stream_cannot_be_asked_for_its_headers_only(console: Console) -> None:
     async with visitor(console) as session, session.head("/api/events") as reply:
         assert (reply.status, reply.headers["Allow"]) == (405, "GET")

@@ -189,6 +189,7 @@ class ConsoleServer:
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard], client_max_size=REQUEST_BYTES_MAX)
+        app.on_response_prepare.append(_add_headers)
         for path in FILES:
             app.router.add_get(path, self._file)
         app.router.add_get(LOGIN, self._show_login)
@@ -210,8 +211,6 @@ class ConsoleServer:
         self._table.move(request.transport, Phase.ANSWERING, now_ns=self._clock.monotonic_ns())
         try:
             response = await self._answer(request, handler)
-            if not response.prepared:
-                response.headers.update({name: text for name, text in HEADERS.items() if name not in response.headers})
             await _send_whole(request, response)
         finally:
             self._table.move(request.transport, Phase.IDLE, now_ns=self._clock.monotonic_ns())
@@ -365,6 +364,12 @@ class ConsoleServer:
         log.info("gaps_replayed", count=count, reason=wanted.reason, source=wanted.source)
         self._cache.forget()
         return _json({"replayed": count})
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """Before any answer is sent, a stream too, which sends its head itself."""
+    response.headers.update({name: text for name, text in HEADERS.items() if name not in response.headers})
+    response.headers["Server"] = HEADERS["Server"]
 
 
 async def _send_whole(request: web.Request, response: web.StreamResponse) -> None:
