@@ -52,6 +52,12 @@ def test_the_headline_says_what_failed_and_what_to_do() -> None:
     assert seen(between_runs(), of=runs("list_refused")).headline.text == f"Needs attention: not working: {REFUSED}"
 
 
+def test_a_run_that_left_its_own_words_is_told_in_them() -> None:
+    words = 'the provider refuses the pages behind those that it showed; write a rule with means = "end"'
+    ledger = msgspec.structs.replace(runs("list_refused"), told=words)
+    assert seen(between_runs(), of=ledger).answers.working.reason == f"the last run failed: {words}"
+
+
 @pytest.mark.parametrize("process", [between_runs(), served()])
 def test_a_list_that_answered_before_is_waited_for(process: Beat) -> None:
     status = seen(process, of=runs("list_trouble", "complete"))

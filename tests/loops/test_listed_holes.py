@@ -6,6 +6,7 @@ from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.run import StoppedBy
 from remora.core.reasons import GapReason
+from remora.core.status.last_run import failed_run
 from remora.core.status.model import YesNo
 from remora.core.status.readout import read_out
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
@@ -293,6 +294,23 @@ def test_a_page_that_is_refused_is_named_too() -> None:
         summary = await rig.run()
         assert summary.stopped_by is StoppedBy.LIST_TROUBLE
         assert "entries 25 to 34 cannot be read (forbidden)" in summary.because
+
+    run(main)
+
+
+def test_the_status_says_why_the_last_run_failed_in_the_words_of_the_run() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(57))
+        rig.archive.hook = lambda asked: Answer(403, b"") if asked.startswith("page") else None
+        summary = await rig.run()
+        assert summary.stopped_by is StoppedBy.LIST_REFUSED
+        source = read_source(NAME, {"kind": "listed", "url": "https://a.example"})
+        told = failed_run(NAME, await read_ledger(rig.store, NAME, source), now=None)
+        assert told is not None
+        assert told.reason == f"the last run failed: {summary.because}"
+        rig.archive.hook = lambda _asked: None
+        assert (await rig.run(RunOptions(force=True))).stopped_by is StoppedBy.COMPLETE
+        assert (await read_ledger(rig.store, NAME, source)).told is None
 
     run(main)
 

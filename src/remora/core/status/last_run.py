@@ -23,7 +23,9 @@ def failed_run(name: str, ledger: LedgerFacts, *, now: RunFacts | None) -> Answe
     stopped_by = last_run(ledger)
     if stopped_by not in FAILURES or (now is not None and now.counts.get("pages")):
         return None
-    told = f"the last run failed: {STOPPED[stopped_by]}"
+    told = f"the last run failed: {ledger.told or STOPPED[stopped_by]}"
     if stopped_by is StoppedBy.LIST_TROUBLE and ledger.documents:
         return Answer(YesNo.NO, told, Attention.WAIT)
-    return Answer(YesNo.NO, f"{told}; find out more with: remora try {name}", Attention.ACT)
+    # What a run says of a page far behind the first one, `remora try` cannot see.
+    more = "" if ledger.told else f"; find out more with: remora try {name}"
+    return Answer(YesNo.NO, f"{told}{more}", Attention.ACT)

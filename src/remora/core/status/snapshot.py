@@ -167,6 +167,7 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     documents: int | None = None  # listed sources: how many are known, fetched or not
     runs: tuple[RunFacts, ...] = ()
     hole: str | None = None  # listed sources: the page that the last run had to leave behind
+    told: str | None = None  # listed sources: how the last run ended, in its own words
     whole_walk_at_ns: int | None = None  # listed sources: when a walk last saw the whole list
     every_ns: int | None = None  # how often a run should start
     max_wall_ns: int | None = None  # what a run may spend; None: no bound

@@ -65,8 +65,8 @@ class Backlog:
         latest = max(waits, key=lambda wait: wait.until_ns, default=None)
         return latest if latest is not None and latest.until_ns > now_ns else None
 
-    async def keep(self, stop: Stop | None) -> Left:
-        """Record what is left after a run with this stop, or that nothing is left."""
+    async def keep(self, stop: Stop | None, *, told: str) -> Left:
+        """Record what is left after a run with this stop, as it was `told`, or that nothing is left."""
         cooling = await self.cooling()
         counts = await self._store.gap_counts(self._source)
         owed = await self._store.count_owed_details(self._source) + _documents(counts, GapState.OWED, GapState.LEASED)
@@ -80,11 +80,11 @@ class Backlog:
         # A stop by our own limits says nothing about an earlier cool-down that still runs.
         if stop.reason is not None and (cooling is None or not stop.is_ours):
             await self._record(Deferred(stop.reason))
-        await self._note(stop, owed, cooling)
+        await self._note(stop, owed, cooling, told)
         cooling = await self.cooling()
         return Left(owed, dead, None if cooling is None else cooling.until_ns, pages)
 
-    async def _note(self, stop: Stop, owed: int, cooling: Cooling | None) -> None:
+    async def _note(self, stop: Stop, owed: int, cooling: Cooling | None, told: str) -> None:
         walk = await self._store.walk_state(self._source)
         now_ns = self._clock.wall_ns()
         until_ns = max(now_ns + stop.held_ns, now_ns if cooling is None else cooling.until_ns)
@@ -96,6 +96,7 @@ class Backlog:
             "wait_ns": until_ns - now_ns,
             "not_before_ns": until_ns,
             "hole": await self._hole(stop),
+            "told": told,
         }
         await self._store.keep_note(self._source, BACKLOG_NOTE, left)
 

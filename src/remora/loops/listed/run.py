@@ -88,7 +88,7 @@ class ListedRun:
         stop = await self._phases()
         stopped_by = StoppedBy.COMPLETE if stop is None else stop.by
         because = in_words(stop, self._allowance.budget, self.counts, now_ns=self._clock.monotonic_ns())
-        left = await self._backlog.keep(None if stop is not None and stop.is_owed else stop)
+        left = await self._backlog.keep(None if stop is not None and stop.is_owed else stop, told=because)
         if stop is None and left.unread_pages:
             pages = "1 page of it" if left.unread_pages == 1 else f"{left.unread_pages} pages of it"
             because = f"{because}; {pages} could not be read yet"

@@ -46,6 +46,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
             owed_details=await store.count_owed_details(name),
             runs=await _runs(store, name),
             hole=await _hole(store, name, gaps),
+            told=_text(await store.note(name, BACKLOG_NOTE), "told"),
             whole_walk_at_ns=_whole_walk_at_ns(await store.note(name, FULL_WALK_NOTE)),
             every_ns=source.every_ns,
             max_wall_ns=source.max_wall_ns,
@@ -112,11 +113,12 @@ async def _hole(store: Store, name: str, gaps: Iterable[GapTally]) -> str | None
         more = "" if len(pages) == 1 else f"; {len(pages) - 1:,} more of its pages cannot be read"
         first = pages[0]
         return f"{first.words}; it is asked for again after {iso(first.gap.not_before_ns)}{more}"
-    match await store.note(name, BACKLOG_NOTE):
-        case {"hole": str(hole)}:
-            return hole
-        case _:
-            return None
+    return _text(await store.note(name, BACKLOG_NOTE), "hole")
+
+
+def _text(note: Json, name: str) -> str | None:
+    found = note.get(name) if isinstance(note, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _whole_walk_at_ns(note: Json) -> int | None:
