@@ -8,6 +8,7 @@ import pytest
 
 from remora.contracts import Store
 from remora.core.errors import StoreUnavailable
+from remora.operate.jobs.keeping import housekeeping
 from remora.operate.jobs.search_index import build
 from remora.read.mirror import MirrorReader
 from remora.stores import open_store
@@ -67,6 +68,18 @@ async def test_a_search_index_at_rest_is_searched_and_nothing_is_left_behind(fol
         async with MirrorReader(f"sqlite:///{folder}/remora.db") as mirror:
             assert [hit.key for hit in await mirror.search("first")] == ["1"]
             assert (await mirror.search_report()) is not None
+    assert names(folder) == before
+
+
+async def test_the_sizes_of_a_store_are_told_and_what_would_write_says_that_it_cannot(folder: Path) -> None:
+    await (await filled(folder)).close()
+    before = names(folder)
+    with unwritable(folder):
+        async with housekeeping(f"sqlite:///{folder}/remora.db") as store:
+            assert {size.name for size in await store.estimated_sizes()} >= {"stored_items"}
+            with pytest.raises(StoreUnavailable, match="cannot be written") as refused:
+                await store.keep_position("mine", "1", now_ns=0)
+            assert "the user who owns it" in refused.value.hint
     assert names(folder) == before
 
 

@@ -215,8 +215,14 @@ def connect_reader(path: Path, *, is_at_rest: bool = False, of_any_version: bool
 
 
 def connect_beside(path: Path) -> Connection:
-    """A connection for short writes beside the writer. It leaves checkpoints to the writer."""
-    connection = connect_reader(path)  # refuses a foreign file and an old schema
+    """A connection for short writes beside the writer. It leaves checkpoints to the writer.
+
+    Where nothing may be written, it only reads, and a write says so.
+    """
+    is_frozen = frozen(path) is not None
+    connection = connect_reader(path, is_at_rest=is_frozen)  # refuses a foreign file and an old schema
+    if is_frozen:
+        return connection
     connection.close()
     connection = _connect(path, "rw")
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -288,6 +294,11 @@ def explained(error: sqlite3.Error, path: Path) -> StoreError:
         return StoreUnavailable(
             f"the store {path} cannot be used now: {error}",
             hint="make room on its disk, or where SQLite has its temporary files: in SQLITE_TMPDIR, else in /var/tmp",
+        )
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY:
+        return StoreUnavailable(
+            f"the store {path} cannot be written: {error}",
+            hint="work as the user who owns it; if its file system is mounted read-only, mount it for writing",
         )
     if _is_locked(error):
         return StoreUnavailable(

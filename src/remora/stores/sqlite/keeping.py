@@ -21,6 +21,7 @@ from remora.stores.sqlite.database import (
     connect_beside,
     connect_reader,
     explained,
+    frozen,
     roll_back,
 )
 from remora.stores.sqlite.offload import InThread, Offloader
@@ -172,7 +173,7 @@ def check_room_to_shrink(path: Path, *, temporary: Path) -> None:
 
 def _size_when_shrunk(path: Path) -> int:
     """The pages that hold something, with what the log has for each of them besides."""
-    with closing(connect_reader(path)) as connection:
+    with closing(connect_reader(path, is_at_rest=frozen(path) is not None)) as connection:
         pages, unused, page_bytes = (
             connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
         )
