@@ -24,7 +24,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "remora"))
 # Real sockets and files, and worlds that run for days: `make check` leaves these folders out.
 SLOW_FOLDERS = frozenset({"fuzz", "integration", "world"})
 # Their tests wait for processes, sockets, databases and browsers, and leave the processor to others.
-WAITING_FOLDERS = frozenset({"browser", "integration"})
+WAITING_FOLDERS = frozenset({"browser", "integration", "operate"})
 
 # Files of tests need not survive a power cut: in memory, where there is enough of it, nobody waits for a disk.
 MEMORY = Path("/dev/shm")
