@@ -379,7 +379,7 @@ async def _send_whole(request: web.Request, response: web.StreamResponse) -> Non
         await response.write_eof()
     except ConnectionError as gone:
         # The visitor has gone. The error and what it was raised by keep each other, and with the frames of its traceback
-        # the whole answer, until garbage is looked for. In a quiet service that may take hours.
+        # the whole answer, until garbage is looked for, which a quiet service seldom does.
         gone.__traceback__ = None
 
 
