@@ -180,6 +180,21 @@ def test_a_password_of_the_mail_server_that_cannot_work_is_refused_at_the_start(
     assert "pässword" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        NotifySettings(mail_to="ops@example.org", smtp_user="u", smtp_password_env="hunter2-itself"),
+        NotifySettings(webhook_env="https://hooks.example/hunter2-itself"),
+    ],
+    ids=["password", "webhook"],
+)
+def test_a_secret_that_was_written_in_place_of_its_variable_is_not_repeated(settings: NotifySettings) -> None:
+    with pytest.raises(ConfigurationError, match="names a variable that is not set") as refused:
+        channels_of(settings, {})
+    assert "write the name of the variable that holds" in refused.value.hint
+    assert "hunter2" not in f"{refused.value} {refused.value.hint}"
+
+
 def test_a_mail_has_one_line_of_subject_whatever_an_item_says() -> None:
     odd = Notice(kind="item", source="a", name="x\r\nBcc: all@example.org", state="new", text="y")
     assert mail(NotifySettings(mail_to="ops@example.org"), odd)["Bcc"] is None

@@ -128,19 +128,33 @@ def without_secrets(text: str) -> str:
 
 def token_from_environment(where: str, variable: str, environ: Mapping[str, str]) -> str:
     """The token in a variable; `where` is the setting that names it."""
-    token = environ.get(variable, "").strip()
-    if token:
-        return checked_token(token, f"the variable {variable}")
+    file = f"{where.rpartition('.')[2].removesuffix('_env')}_file"
+    token = text_from_environment(
+        where,
+        variable,
+        environ,
+        holds="the token",
+        instead=f", or write {file} instead",
+        example='token_env = "ARCHIVE_TOKEN"',
+    )
+    return checked_token(token.strip(), f"the variable {variable}")
+
+
+def text_from_environment(
+    where: str, variable: str, environ: Mapping[str, str], *, holds: str, instead: str = "", example: str
+) -> str:
+    """The text in a variable, which must be set; `where` is the setting that names it."""
+    text = environ.get(variable, "")
+    if text.strip():
+        return text
     if VARIABLE_NAME.fullmatch(variable):
-        file = f"{where.rpartition('.')[2].removesuffix('_env')}_file"
         raise ConfigurationError(
-            f"{where} names the variable {variable}, which is not set",
-            hint=f"set {variable} to the token, or write {file} instead",
+            f"{where} names the variable {variable}, which is not set", hint=f"set {variable} to {holds}{instead}"
         )
-    # Not shown: somebody may have written the token itself.
+    # Not shown: somebody may have written the secret itself.
     raise ConfigurationError(
         f"{where} names a variable that is not set",
-        hint='write the name of the variable that holds the token, as token_env = "ARCHIVE_TOKEN"',
+        hint=f"write the name of the variable that holds {holds}, as {example}",
     )
 
 

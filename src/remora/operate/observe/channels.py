@@ -15,6 +15,7 @@ from remora.core.errors import ConfigurationError
 from remora.core.texts import storable
 from remora.operate.config.notify_settings import NOTICE_VARIABLES, NotifySettings, WebhookStyle
 from remora.operate.config.owned_commands import end_with_children
+from remora.operate.config.secrets import text_from_environment
 from remora.sources.address import is_web_address
 from remora.sources.secret import Secret
 from remora.sources.transport.notices import MailServer, post_notice, send_mail
@@ -96,11 +97,13 @@ def webhook_address(settings: NotifySettings, environ: Mapping[str, str]) -> str
     """The address; in a variable where it is a secret."""
     if settings.webhook_env is None:
         return settings.webhook
-    if not (url := environ.get(settings.webhook_env, "").strip()):
-        raise ConfigurationError(
-            f"notify.webhook_env names the variable {settings.webhook_env}, which is not set",
-            hint=f"set {settings.webhook_env} to the address of the webhook",
-        )
+    url = text_from_environment(
+        "notify.webhook_env",
+        settings.webhook_env,
+        environ,
+        holds="the address of the webhook",
+        example='webhook_env = "REMORA_WEBHOOK"',
+    ).strip()
     if not is_web_address(url):
         raise ConfigurationError(
             f"the variable {settings.webhook_env}, which notify.webhook_env names, holds no address",
@@ -164,13 +167,16 @@ def _mail(settings: NotifySettings, environ: Mapping[str, str]) -> Channel:
 
 def _mail_password(settings: NotifySettings, environ: Mapping[str, str]) -> Secret | None:
     """The password of the mail server. One that no login can send is refused here, not in the night when it is needed."""
-    if (name := settings.smtp_password_env) is None:
+    if settings.smtp_password_env is None:
         return None
-    if not (password := environ.get(name, "")):
-        raise ConfigurationError(
-            f"notify.smtp_password_env names the variable {name}, which is not set",
-            hint=f"set {name} to the password of the mail server, or leave smtp_password_env out",
-        )
+    password = text_from_environment(
+        "notify.smtp_password_env",
+        settings.smtp_password_env,
+        environ,
+        holds="the password of the mail server",
+        instead=", or leave smtp_password_env out",
+        example='smtp_password_env = "MAIL_PASSWORD"',
+    )
     if not (password.isascii() and (settings.smtp_user or "").isascii()):
         raise ConfigurationError(
             "notify.smtp_user and the password of the mail server have to be plain ASCII",
