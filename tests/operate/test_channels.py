@@ -161,8 +161,9 @@ async def test_a_mail_server_that_cannot_prove_its_name_is_told_no_password(host
         writer.close()
 
     async with await asyncio.start_server(talk, host, 0) as server:
-        place = MailServer(host, server.sockets[0].getsockname()[1], user="u", password=Secret("word"))
-        assert await send_mail(place, mail(NotifySettings(mail_to="ops@example.org"), NOTICE)) is is_told
+        smtp = f"{host}:{server.sockets[0].getsockname()[1]}"
+        settings = NotifySettings(mail_to="ops@example.org", smtp=smtp, smtp_user="u", smtp_password_env="PASSWORD")
+        assert await channels_of(settings, {"PASSWORD": "word"})["mail"](NOTICE) is is_told
     assert (b"AUTH" in heard) is is_told
 
 

@@ -45,6 +45,7 @@ from remora.contracts.store import InboxEntry as InboxEntry
 from remora.contracts.store import ListLedger as ListLedger
 from remora.contracts.store import Mirror as Mirror
 from remora.contracts.store import NewItem as NewItem
+from remora.contracts.store import NoteKeeping as NoteKeeping
 from remora.contracts.store import Notes as Notes
 from remora.contracts.store import Observation as Observation
 from remora.contracts.store import Outcome as Outcome

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from remora.contracts.json import Json
+from remora.contracts.store import NoteKeeping
 from remora.core.item import Item
 
 
@@ -18,7 +18,7 @@ class ImportState:
     is_finished: bool
 
 
-class Importing(Protocol):
+class Importing(NoteKeeping, Protocol):
     """A store that takes in items from files. What it holds already is never overwritten."""
 
     async def open(self) -> None:
@@ -26,12 +26,6 @@ class Importing(Protocol):
 
     async def close(self) -> None:
         """Close the connection."""
-
-    async def note(self, source: str, name: str) -> Json:
-        """A small fact, or None."""
-
-    async def keep_note(self, source: str, name: str, value: Json) -> None:
-        """Keep it, durably. None deletes it."""
 
     async def begin_import(self, source: str, *, file: str, fingerprint: str, now_ns: int) -> ImportState:
         """Begin to import a file, or find out how far an earlier import of the same content has come."""

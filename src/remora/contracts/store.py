@@ -250,14 +250,18 @@ class PaceBook(Protocol):
         """Keep it, durably."""
 
 
-class Notes(Protocol):
-    """Small durable facts of one source (newest id, last event, last rescan), and the runtime's heartbeat."""
+class NoteKeeping(Protocol):
+    """Small durable facts of one source (newest id, last event, last rescan)."""
 
     async def note(self, source: str, name: str) -> Json:
         """The fact, or None."""
 
     async def keep_note(self, source: str, name: str, value: Json) -> None:
         """Keep it, durably. None deletes it."""
+
+
+class Notes(NoteKeeping, Protocol):
+    """Small durable facts, and the runtime's heartbeat."""
 
     async def swap_note(self, source: str, name: str, *, old: Json, new: Json) -> bool:
         """Keep the new fact if the kept one is still the old one (None: there is none); else False, and nothing changes."""

@@ -265,8 +265,11 @@ class Provider:
             case FaultKind.SLOW:
                 return Answer(200, body, delay_ns=round(self.faults.slow_s * SECOND_NS))
 
+    def _running_s(self) -> float:
+        return (self.ticks() - self._started_ns) / SECOND_NS
+
     def _is_out(self, what: str) -> bool:
-        running_s = (self.ticks() - self._started_ns) / SECOND_NS
+        running_s = self._running_s()
         return any(out.what in ("all", what) and out.from_s <= running_s < out.to_s for out in self.faults.outages)
 
     def _changes(self) -> Feed:
@@ -319,7 +322,7 @@ class Provider:
 
     def _until_updates_ns(self) -> int:
         """The time until a change may be announced, in steps; nothing changes before the next id or a planned change."""
-        running_s = (self.ticks() - self._started_ns) / SECOND_NS
+        running_s = self._running_s()
         soon_s = running_s + KEEP_ALIVE_NS / SECOND_NS
         if any(flood.from_s <= soon_s and running_s < flood.to_s for flood in self.faults.stream.floods):
             return UPDATES_EVERY_NS
@@ -336,7 +339,7 @@ class Provider:
 
     def _flood(self, elapsed_ns: int, chance: Random) -> list[int]:
         """Old ids that did not change, announced by a flood."""
-        running_s = (self.ticks() - self._started_ns) / SECOND_NS
+        running_s = self._running_s()
         newest = self.world.max_id(self.now())
         wanted = sum(
             int(flood.ids_per_second * elapsed_ns / SECOND_NS)

@@ -3,9 +3,9 @@
 A small module: every start asks this, and only `remora store copy` needs the rest.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
-from remora.contracts import Json
+from remora.contracts import Json, NoteKeeping
 from remora.core.errors import StoreForeign
 
 # Notes without a source are the copy's own and are not copied.
@@ -14,25 +14,18 @@ PROGRESS: Final = "copy"
 FINISHED: Final[Json] = {"table": "finished", "after": []}
 
 
-class _Notes(Protocol):
-    async def note(self, source: str, name: str) -> Json:
-        """A small fact, or None."""
-
-    async def keep_note(self, source: str, name: str, value: Json) -> None:
-        """Keep it, durably. None deletes it."""
-
-
-async def check_whole(store: _Notes) -> None:
-    """Refuse half a copy: it may say that ids are covered, and not yet that some of them are owed."""
-    if await store.note(OWN_NOTES, PROGRESS) not in (None, FINISHED):
+async def check_whole(store: NoteKeeping) -> Json:
+    """Refuse half a copy: it may say that ids are covered, and not yet that some of them are owed. Returns the note."""
+    progress = await store.note(OWN_NOTES, PROGRESS)
+    if progress not in (None, FINISHED):
         raise StoreForeign(
             "the store holds an unfinished copy of another one",
             hint="run the same `remora store copy` again to finish it, or begin with a new file or an empty database",
         )
+    return progress
 
 
-async def take_over(store: _Notes) -> None:
+async def take_over(store: NoteKeeping) -> None:
     """Refuse half a copy. A whole one is a mirror of its own from now on: no later copy may overwrite it."""
-    await check_whole(store)
-    if await store.note(OWN_NOTES, PROGRESS) is not None:
+    if await check_whole(store) is not None:
         await store.keep_note(OWN_NOTES, PROGRESS, None)

@@ -6,7 +6,7 @@ Values are None, integers, floats, text and bytes, the same for every store. Fla
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from remora.contracts import Json
+from remora.contracts import NoteKeeping
 from remora.stores.decisions import INTEGER_MIN
 
 Row = tuple[Any, ...]
@@ -99,7 +99,7 @@ TABLES: Final[tuple[Table, ...]] = (
 )
 
 
-class Portable(Protocol):
+class Portable(NoteKeeping, Protocol):
     """A store whose whole content can be exported and imported."""
 
     async def open(self) -> None:
@@ -116,9 +116,3 @@ class Portable(Protocol):
 
     async def finish_import(self) -> None:
         """All rows are imported: new numbers are higher than the imported ones from now on."""
-
-    async def note(self, source: str, name: str) -> Json:
-        """How far an earlier copy came; None without one."""
-
-    async def keep_note(self, source: str, name: str, value: Json) -> None:
-        """Store how far this copy has come."""

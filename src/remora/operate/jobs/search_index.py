@@ -48,13 +48,10 @@ async def keep_fresh(url: str) -> None:
             return  # a store that ends with its process has no index
         except StoreBusy:
             pass  # another process is building it
-        except RemoraError as error:
-            if not is_told:
-                log.warning("search_index_paused", why=error.message)
-            is_told = True
         except Exception as error:  # noqa: BLE001 - no item may stop collecting because it cannot be indexed
             if not is_told:
-                log.warning("search_index_paused", why=f"a bug in Remora ({type(error).__name__}); please report it")
+                bug = f"a bug in Remora ({type(error).__name__}); please report it"
+                log.warning("search_index_paused", why=error.message if isinstance(error, RemoraError) else bug)
             is_told = True
         await asyncio.sleep(LOOK_EVERY_S)
 

@@ -16,6 +16,7 @@ from remora.core.texts import storable
 from remora.operate.config.notify_settings import NOTICE_VARIABLES, NotifySettings, WebhookStyle
 from remora.operate.config.owned_commands import end_with_children
 from remora.operate.config.secrets import text_from_environment
+from remora.operate.config.settings import LOOPBACK_NAMES
 from remora.sources.address import is_web_address
 from remora.sources.secret import Secret
 from remora.sources.transport.notices import MailServer, post_notice, send_mail
@@ -157,6 +158,7 @@ def _mail(settings: NotifySettings, environ: Mapping[str, str]) -> Channel:
         user=settings.smtp_user,
         password=_mail_password(settings, environ),
         starttls=settings.smtp_user is not None,
+        is_here=host in LOOPBACK_NAMES,
     )
 
     async def send(notice: Notice) -> bool:

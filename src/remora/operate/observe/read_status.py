@@ -39,14 +39,15 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
         for count in await store.gap_counts(name)
     )
     if not source.capabilities.newest_id:
+        backlog = await store.note(name, BACKLOG_NOTE)
         return LedgerFacts(
             kind=source.kind,
             gaps=gaps,
             documents=documents,
             owed_details=await store.count_owed_details(name),
             runs=await _runs(store, name),
-            hole=await _hole(store, name, gaps),
-            told=_text(await store.note(name, BACKLOG_NOTE), "told"),
+            hole=await _hole(store, name, gaps, backlog),
+            told=_text(backlog, "told"),
             whole_walk_at_ns=_whole_walk_at_ns(await store.note(name, FULL_WALK_NOTE)),
             every_ns=source.every_ns,
             max_wall_ns=source.max_wall_ns,
@@ -106,14 +107,14 @@ async def _held_gaps(store: Store, name: str, gaps: Iterable[GapTally]) -> int |
     return await store.count_held_gaps(name) if unsettled else 0
 
 
-async def _hole(store: Store, name: str, gaps: Iterable[GapTally]) -> str | None:
+async def _hole(store: Store, name: str, gaps: Iterable[GapTally], backlog: Json) -> str | None:
     """What of the list could not be read."""
     owes_pages = any(tally.kind is Kind.UNREAD_PAGE for tally in gaps)
     if owes_pages and (pages := await owed_pages(store, name)):
         more = "" if len(pages) == 1 else f"; {len(pages) - 1:,} more of its pages cannot be read"
         first = pages[0]
         return f"{first.words}; it is asked for again after {iso(first.gap.not_before_ns)}{more}"
-    return _text(await store.note(name, BACKLOG_NOTE), "hole")
+    return _text(backlog, "hole")
 
 
 def _text(note: Json, name: str) -> str | None:

@@ -290,17 +290,18 @@ def roll_back(connection: Connection) -> None:
 
 def explained(error: sqlite3.Error, path: Path) -> StoreError:
     """What went wrong, in words an operator can act on."""
-    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+    code = _code(error)
+    if code == sqlite3.SQLITE_FULL:
         return StoreUnavailable(
             f"the store {path} cannot be used now: {error}",
             hint="make room on its disk, or where SQLite has its temporary files: in SQLITE_TMPDIR, else in /var/tmp",
         )
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY:
+    if code == sqlite3.SQLITE_READONLY:
         return StoreUnavailable(
             f"the store {path} cannot be written: {error}",
             hint="work as the user who owns it; if its file system is mounted read-only, mount it for writing",
         )
-    if _is_locked(error):
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return StoreUnavailable(
             f"the store {path} cannot be used now: another program holds its lock",
             hint="end what holds it, for example a shell with an open transaction, then try again",
@@ -319,10 +320,10 @@ def explained(error: sqlite3.Error, path: Path) -> StoreError:
     return StoreError(f"the store {path} refused: {error}", hint="please report this with the log's last lines")
 
 
-def _is_locked(error: sqlite3.Error) -> bool:
-    """Whether another connection did not let go of the file in time."""
-    code = getattr(error, "sqlite_errorcode", 0)  # errors of the Python module itself have none
-    return code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}  # the higher bits say why in detail
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's number of the error, without the higher bits, which say why in detail; 0: of the Python module itself."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
 
 
 def unusable(path: Path, error: Exception) -> ConfigurationError:
