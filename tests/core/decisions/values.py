@@ -63,7 +63,8 @@ def _of_class(name: str, kind: type) -> Iterator[str]:
     elif is_dataclass(kind):
         yield from _of_function(name, vars(kind)["__init__"])
     else:
-        yield from (f"{name}.{key} = {shown(one)}" for key, one in sorted(vars(kind).items()) if isinstance(one, int))
+        ours = sorted((key, one) for key, one in vars(kind).items() if not key.startswith("__"))
+        yield from (f"{name}.{key} = {shown(one)}" for key, one in ours if isinstance(one, int))
     for method, function in sorted(vars(kind).items()):
         inner = function.__func__ if isinstance(function, classmethod) else function
         if isinstance(inner, FunctionType) and not method.startswith("__"):
