@@ -1,10 +1,13 @@
 """What may every test ask for? The outside services, real ones, or a skip that says which one is missing."""
 
+import asyncio
 import gc
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from remora.stores.postgres.migrations import migrate
 from tests.postgres_server import PostgresServer
 from tools import services
 
@@ -83,13 +87,36 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture
-def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
-    """The address of an empty database of this test's own."""
-    name = f"test_{next(_database_numbers)}"
+@pytest.fixture(scope="session")
+def prepared_database(postgres_server: PostgresServer) -> str:
+    """A database with our schema and nothing in it. To copy it takes a quarter of the time of all the migrations."""
+    name = "prepared"
     postgres_server.create_database(name)
-    yield postgres_server.url(name)
-    postgres_server.drop_database(name)
+    with ThreadPoolExecutor(1) as elsewhere:  # a test's own event loop is set in this thread
+        elsewhere.submit(asyncio.run, migrate(postgres_server.url(name))).result()
+    return name
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer, prepared_database: str) -> Iterator[str]:
+    """The address of a database of this test's own: our schema, and nothing in it."""
+    with _new_database(postgres_server, template=prepared_database) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The address of a database of this test's own, without even a schema."""
+    with _new_database(postgres_server, template="template1") as url:
+        yield url
+
+
+@contextmanager
+def _new_database(server: PostgresServer, *, template: str) -> Iterator[str]:
+    name = f"test_{next(_database_numbers)}"
+    server.create_database(name, template=template)
+    yield server.url(name)
+    server.drop_database(name)
 
 
 @pytest.fixture(scope="session")

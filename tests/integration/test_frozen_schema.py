@@ -81,9 +81,9 @@ READS_TITLES = "SELECT count(title), count(domain) FROM item_fields"
 @pytest.mark.postgres
 @pytest.mark.parametrize("version", range(1, len(POSTGRES_STEPS)))
 async def test_a_postgresql_database_of_an_older_schema_opens_and_holds_what_it_held(
-    postgres_url: str, version: int
+    empty_postgres_url: str, version: int
 ) -> None:
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(empty_postgres_url) as connection:
         connection.execute(frozen.POSTGRES.read_text("utf-8").encode())
         for number, step in enumerate(POSTGRES_STEPS[1:version], start=2):
             connection.execute(step.read_bytes())
@@ -91,9 +91,9 @@ async def test_a_postgresql_database_of_an_older_schema_opens_and_holds_what_it_
         connection.execute(EARLIER.encode())
         for name in IN_PARALLEL:
             connection.execute(f"ALTER DATABASE {connection.info.dbname} SET {name} = 0".encode())
-    assert await migrate(postgres_url) == len(POSTGRES_STEPS) - version
-    await check(PostgresStore(postgres_url))
-    with psycopg.connect(postgres_url) as connection:
+    assert await migrate(empty_postgres_url) == len(POSTGRES_STEPS) - version
+    await check(PostgresStore(empty_postgres_url))
+    with psycopg.connect(empty_postgres_url) as connection:
         connection.execute("ANALYZE")
         plan = connection.execute("EXPLAIN SELECT count(*) FROM stored_items WHERE score > 0").fetchall()
         assert any("Parallel" in line for (line,) in plan), "this server reads a table in parallel"

@@ -184,29 +184,29 @@ async def test_a_mistake_that_nobody_thought_of_hurts_only_itself_and_nobody_wai
     assert results == [Outcome.NEW] * len(results)
 
 
-async def test_six_processes_that_open_an_empty_database_at_once_migrate_it_once(postgres_url: str) -> None:
-    steps = await asyncio.gather(*(migrate(postgres_url) for _ in range(6)))
+async def test_six_processes_that_open_an_empty_database_at_once_migrate_it_once(empty_postgres_url: str) -> None:
+    steps = await asyncio.gather(*(migrate(empty_postgres_url) for _ in range(6)))
     assert sorted(steps) == [0, 0, 0, 0, 0, NEWEST_VERSION]
 
 
 @pytest.fixture
-def smaller_url(postgres_url: str) -> Iterator[str]:
+def smaller_url(empty_postgres_url: str) -> Iterator[str]:
     """The address of the database for a role that may not create anything."""
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         owner.execute("DROP ROLE IF EXISTS smaller")
         owner.execute("CREATE ROLE smaller LOGIN")
         owner.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-        yield postgres_url.replace("remora@", "smaller@")
+        yield empty_postgres_url.replace("remora@", "smaller@")
         owner.execute("DROP OWNED BY smaller")
         owner.execute("DROP ROLE smaller")
 
 
 async def test_the_service_needs_no_right_to_create_once_the_owner_has_migrated(
-    postgres_url: str, smaller_url: str
+    empty_postgres_url: str, smaller_url: str
 ) -> None:
     with pytest.raises(StoreForeign, match="remora store migrate"):
         await PostgresStore(smaller_url).open()
-    await migrate(postgres_url, grant_to="smaller")
+    await migrate(empty_postgres_url, grant_to="smaller")
     async with opened(smaller_url) as store:
         assert await record(store, 1, story(1), at_s=0) is Outcome.NEW
         assert await record(store, 2, TIMEOUT, at_s=0) is Outcome.OWED
@@ -217,31 +217,31 @@ async def test_the_service_needs_no_right_to_create_once_the_owner_has_migrated(
 
 
 async def test_the_service_keeps_the_search_index_fresh_that_the_owner_has_built(
-    postgres_url: str, smaller_url: str
+    empty_postgres_url: str, smaller_url: str
 ) -> None:
-    await migrate(postgres_url, grant_to="smaller")
+    await migrate(empty_postgres_url, grant_to="smaller")
     async with opened(smaller_url) as store:
         await record(store, 1, story(1), at_s=0)
         with pytest.raises(StoreRefused, match="may not create the search index"):
             await build(smaller_url, rebuild=False, tell=lambda _: None)
-        assert (await build(postgres_url, rebuild=False, tell=lambda _: None)).size.entries == 1
-        await migrate(postgres_url, grant_to="smaller")
+        assert (await build(empty_postgres_url, rebuild=False, tell=lambda _: None)).size.entries == 1
+        await migrate(empty_postgres_url, grant_to="smaller")
         await record(store, 2, story(2), at_s=0)
         assert (await build(smaller_url, rebuild=False, tell=lambda _: None)).size.entries == 2
 
 
-async def test_a_schema_of_a_newer_program_and_foreign_tables_are_refused(postgres_url: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+async def test_a_schema_of_a_newer_program_and_foreign_tables_are_refused(empty_postgres_url: str) -> None:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         owner.execute("CREATE TABLE items (somebody text)")
     with pytest.raises(StoreForeign, match="did not make"):
-        await PostgresStore(postgres_url).open()
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        await PostgresStore(empty_postgres_url).open()
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         owner.execute("DROP TABLE items")
-    await migrate(postgres_url)
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+    await migrate(empty_postgres_url)
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         owner.execute("INSERT INTO migrations (number, name) VALUES (999, 'from_the_future')")
     with pytest.raises(StoreForeign, match="newer"):
-        await PostgresStore(postgres_url).open()
+        await PostgresStore(empty_postgres_url).open()
 
 
 async def test_the_friendly_view_reads_every_body_that_can_be_stored(postgres_url: str) -> None:

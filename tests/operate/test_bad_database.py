@@ -23,11 +23,11 @@ def ada(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def mirror(ada: str, postgres_url: str) -> str:
+def mirror(ada: str, empty_postgres_url: str) -> str:
     """The address of an empty database in which ada may create tables."""
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         owner.execute("GRANT CREATE ON SCHEMA public TO ada")
-    return ada + postgres_url.rpartition("/")[2]
+    return ada + empty_postgres_url.rpartition("/")[2]
 
 
 def tables(url: str) -> list[str]:
@@ -104,9 +104,9 @@ def test_check_says_that_the_tables_of_an_empty_database_will_be_made(remora: Co
 
 
 def test_check_says_who_makes_the_tables_that_this_role_may_not_make(
-    remora: CommandLine, mirror: str, postgres_url: str
+    remora: CommandLine, mirror: str, empty_postgres_url: str
 ) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         owner.execute("REVOKE CREATE ON SCHEMA public FROM ada, PUBLIC")
     result = remora("check", "--offline", "--store", mirror)
     assert result.exit_code == 1
@@ -122,9 +122,9 @@ def test_a_mirror_that_is_not_there_yet_is_not_read(remora: CommandLine, mirror:
 
 @pytest.mark.parametrize("theirs", ["CREATE TABLE recipes (name text)", "CREATE VIEW recipes AS SELECT 1 AS one"])
 def test_a_database_with_somebody_elses_tables_is_left_as_it_is(
-    remora: CommandLine, mirror: str, postgres_url: str, theirs: str
+    remora: CommandLine, mirror: str, empty_postgres_url: str, theirs: str
 ) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         owner.execute(theirs.encode())
     for command in (("store", "migrate"), ("status",)):
         told = remora.refused(*command, "--store", mirror)
@@ -134,9 +134,9 @@ def test_a_database_with_somebody_elses_tables_is_left_as_it_is(
 
 
 def test_a_schema_of_its_own_makes_room_beside_somebody_elses_tables(
-    remora: CommandLine, mirror: str, postgres_url: str
+    remora: CommandLine, mirror: str, empty_postgres_url: str
 ) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         owner.execute("CREATE TABLE recipes (name text)")
         owner.execute("CREATE SCHEMA mirror AUTHORIZATION ada")
     store = f"{mirror}?options=-csearch_path%3Dmirror"
@@ -154,11 +154,11 @@ def test_a_schema_that_is_not_there_is_named(remora: CommandLine, mirror: str, c
 
 
 def test_a_reader_may_read_and_whoever_would_write_is_told_at_the_start(
-    remora: CommandLine, ada: str, postgres_url: str
+    remora: CommandLine, ada: str, empty_postgres_url: str
 ) -> None:
-    assert remora("store", "migrate", "--store", postgres_url).exit_code == 0
-    reader = ada + postgres_url.rpartition("/")[2]
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+    assert remora("store", "migrate", "--store", empty_postgres_url).exit_code == 0
+    reader = ada + empty_postgres_url.rpartition("/")[2]
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         owner.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO ada")
     for reading in (("status",), ("gaps",), ("changes",), ("query", "SELECT count(*) FROM items")):
         assert remora(*reading, "--store", reader).exit_code == 0
@@ -172,12 +172,12 @@ def test_a_reader_may_read_and_whoever_would_write_is_told_at_the_start(
 
 
 def test_every_table_of_the_mirror_is_looked_at_for_the_right_to_write(
-    remora: CommandLine, ada: str, postgres_url: str
+    remora: CommandLine, ada: str, empty_postgres_url: str
 ) -> None:
-    assert remora("store", "migrate", "--grant-to", "ada", "--store", postgres_url).exit_code == 0
-    service = ada + postgres_url.rpartition("/")[2]
+    assert remora("store", "migrate", "--grant-to", "ada", "--store", empty_postgres_url).exit_code == 0
+    service = ada + empty_postgres_url.rpartition("/")[2]
     assert remora("check", "--offline", "--store", service).exit_code == 0
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         found = owner.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
         for name in sorted({name for (name,) in found} - {"migrations"}):
             owner.execute(sql.SQL("REVOKE INSERT ON {} FROM ada").format(sql.Identifier(name)))
@@ -185,8 +185,10 @@ def test_every_table_of_the_mirror_is_looked_at_for_the_right_to_write(
             owner.execute(sql.SQL("GRANT INSERT ON {} TO ada").format(sql.Identifier(name)))
 
 
-def test_what_an_extension_brings_along_is_nobody_elses(remora: CommandLine, mirror: str, postgres_url: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
+def test_what_an_extension_brings_along_is_nobody_elses(
+    remora: CommandLine, mirror: str, empty_postgres_url: str
+) -> None:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as owner:
         available = owner.execute("SELECT FROM pg_available_extensions WHERE name = 'pg_stat_statements'").fetchone()
         if available is None:
             pytest.skip("this PostgreSQL was built without the extension pg_stat_statements")
