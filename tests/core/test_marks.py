@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.ledger.marks import compare, is_from, is_newer, is_written_otherwise, newest, rank
+from remora.core.ledger.marks import compare, is_from, is_newer, is_written_otherwise, may_be_newer, newest, rank
 
 NUMBERS = st.one_of(st.integers().map(str), st.decimals(allow_nan=False, allow_infinity=False, places=6).map(str))
 # hypothesis wants its bounds without a zone.
@@ -124,6 +124,24 @@ def test_marks_that_may_be_written_in_one_way_are_not_called_written_otherwise(
     first: str | None, second: str | None
 ) -> None:
     assert not is_written_otherwise(first, second)
+
+
+@pytest.mark.parametrize("older, newer", [("f3a9", "1b22"), ("9/30/2026", "10/1/2026"), ("v2", "2026-09-21")])
+def test_of_two_texts_that_differ_each_may_be_newer(older: str, newer: str) -> None:
+    assert may_be_newer(newer, older)
+    assert may_be_newer(older, newer)
+    assert not may_be_newer(newer, newer)
+
+
+@given(NUMBERS, NUMBERS)
+def test_of_two_numbers_the_newer_one_or_one_in_other_units_may_be_newer(left: str, right: str) -> None:
+    assert may_be_newer(left, right) == (is_newer(left, right) or is_written_otherwise(left, right))
+
+
+def test_a_mark_may_be_newer_than_none_and_none_is_newer_than_no_mark() -> None:
+    assert may_be_newer("a", None)
+    assert not may_be_newer(None, "a")
+    assert not may_be_newer(None, None)
 
 
 def test_no_mark_is_older_than_any_mark() -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import blake2b
 
 import msgspec
 import pytest
@@ -87,6 +88,30 @@ def test_changes_are_found_after_the_provider_began_to_write_its_marks_in_anothe
         await rig.run()
         assert await rig.is_complete()
         assert archive.requests("detail") == {"c9": 1}
+
+    run(main)
+
+
+def entity_tag(at_s: int) -> object:
+    """A text that says nothing about which of two is newer."""
+    return blake2b(str(at_s).encode(), digest_size=8).hexdigest() + "-"
+
+
+def test_a_change_is_found_by_a_mark_that_differs_although_it_does_not_sort() -> None:
+    async def main(clock: SimClock) -> None:
+        archive = Rewritten(30)
+        rig = ListedRig(clock, archive, detail=DetailSettings(key="id"))
+        rig.settings = msgspec.structs.replace(rig.settings, order=Order.NONE)
+        archive.write = entity_tag
+        await rig.run()
+        archive.add(*(f"c{number}" for number in range(1, 21)))
+        archive.asked.clear()
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+        assert len(archive.requests("detail")) == 20
+        archive.asked.clear()
+        await rig.run()
+        assert not archive.requests("detail"), "what did not change is not asked for"
 
     run(main)
 

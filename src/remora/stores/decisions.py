@@ -279,11 +279,10 @@ class Known(NamedTuple):
 def is_owed_anew(entry: Entry, known: Known | None) -> bool:
     """Whether this entry's detail becomes owed: it is new, newer, back after it was gone, or has no mark to compare.
 
-    A provider may begin to write its marks in another way. Then nobody knows whether the entry is newer.
+    A provider may begin to write its marks in another way, or use texts that do not sort. Then nobody knows whether the
+    entry is newer.
     """
-    if known is None or marks.is_newer(entry.updated_at, known.mark):
-        return True
-    if marks.is_written_otherwise(entry.updated_at, known.mark):
+    if known is None or marks.may_be_newer(entry.updated_at, known.mark):
         return True
     return known.has_vanished and (known.is_gone or entry.updated_at is None)
 
@@ -308,7 +307,7 @@ def is_still_owed(*, listed_mark: str | None, listed_ns: int | None, document: D
     """
     if listed_ns is None or listed_ns <= started_at_ns:
         return False
-    return document.updated_at is None or marks.is_newer(listed_mark, document.updated_at)
+    return document.updated_at is None or marks.may_be_newer(listed_mark, document.updated_at)
 
 
 def item_row(number: int, item: Item, held: Held, *, now: int, fetched: int) -> tuple[Any, ...]:

@@ -34,15 +34,31 @@ def is_newer(mark: str | None, than: str | None) -> bool:
     return than is None or compare(mark, than) > 0
 
 
+def may_be_newer(mark: str | None, than: str | None) -> bool:
+    """Whether `mark` is newer, or nobody knows: texts that differ, as two ETags, and times that are written in two ways."""
+    if mark is None or than is None:
+        return is_newer(mark, than)
+    if mark == than:
+        return False
+    sign = _compare_values(mark, than)
+    return sign is None or sign > 0 or is_written_otherwise(mark, than)
+
+
 def compare(left: str, right: str) -> int:
     """Negative when `left` is older, 0 when both are the same moment, positive when it is newer."""
     if left == right:
         return 0
+    sign = _compare_values(left, right)
+    return (left > right) - (left < right) if sign is None else sign
+
+
+def _compare_values(left: str, right: str) -> int | None:
+    """The same for two numbers or two dates; None for marks that are compared as text."""
     for read in (_number, _moment):
         first, second = read(left), read(right)
         if first is not None and second is not None:
             return (first > second) - (first < second)
-    return (left > right) - (left < right)
+    return None
 
 
 def is_written_otherwise(mark: str | None, than: str | None) -> bool:
