@@ -19,7 +19,7 @@ from jmespath.exceptions import JMESPathError, JMESPathTypeError
 from jmespath.parser import ParsedResult
 
 from remora.core.errors import ConfigurationError
-from remora.core.ledger.marks import units_per_second
+from remora.core.ledger.marks import units_per_second, with_zeros
 from remora.sources.json_members import STRING, listed_values, named_values
 from remora.sources.json_numbers import NUMBER_MAX
 
@@ -329,7 +329,7 @@ def _iso_seconds(text: str) -> int | None:
         if text.endswith((" UTC", " GMT")) and text[:1].isdigit():
             text = f"{text[:-4]}+00:00"
         has_names = text[:1].isalpha() or _DAY_AND_MONTH.match(text) is not None
-        moment = parsedate_to_datetime(text) if has_names else datetime.fromisoformat(text)
+        moment = parsedate_to_datetime(text) if has_names else datetime.fromisoformat(with_zeros(text))
         seconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) + leap_seconds
     except (ValueError, OverflowError, TypeError):
         return None

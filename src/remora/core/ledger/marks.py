@@ -18,12 +18,14 @@ _WITH_NAMES: Final = re.compile(
 # What the library that reads them leaves out: the half of the day, and an offset behind the name of a zone.
 _HALF_DAY: Final = re.compile(r"(?P<before>.*:\d\d) ?(?P<half>[AP])M\b(?P<after>.*)", re.ASCII | re.IGNORECASE)
 _ZONE_BEFORE_OFFSET: Final = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
+# A date, and the hour behind it, of which a number may have one digit: as text, October is before September.
+_DATE_AND_HOUR: Final = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:([T ])(\d{1,2})(?=:))?(?!\d)", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_MAX: Final = 10**11  # of the year 5138; a larger number counts milliseconds, microseconds or nanoseconds
 _WAYS: Final = {1: "seconds", 10**3: "milliseconds", 10**6: "microseconds", 10**9: "nanoseconds"}  # per second
 _TIMES_FROM_S: Final = 946_684_800  # a number of seconds from 2000 to 2100 may be a time; others are counted up
 _TIMES_UNTIL_S: Final = 4_102_444_800
-_DATE_LEAST_LENGTH: Final = len("2026-01-01")
+_DATE_LEAST_LENGTH: Final = len("2026-1-1")
 _DATE_MOST_LENGTH: Final = 120  # an expression for dates would take minutes for a long text that nearly is one
 
 
@@ -99,6 +101,15 @@ def units_per_second(number: float | Decimal) -> int:
     return next((units for units in _WAYS if number <= _SECONDS_MAX * units), max(_WAYS))
 
 
+def with_zeros(date: str) -> str:
+    """A date as ISO 8601 writes it: `2026-5-3 9:05` becomes `2026-05-03 09:05`. Any other text stays as it is."""
+    found = _DATE_AND_HOUR.match(date)
+    if found is None:
+        return date
+    year, month, day, between, hour = found.groups("")
+    return f"{year}-{month:0>2}-{day:0>2}{between}{hour and hour.zfill(2)}{date[found.end() :]}"
+
+
 def _way(mark: str) -> str | None:
     """How a time is written; None for a number that is hardly a time, and for any other text."""
     number = _number(mark)
@@ -133,7 +144,7 @@ def _moment(mark: str) -> Decimal | None:
 
 def _read(date: str) -> datetime | None:
     try:
-        return _read_with_names(date) if _WITH_NAMES.fullmatch(date) else datetime.fromisoformat(date)
+        return _read_with_names(date) if _WITH_NAMES.fullmatch(date) else datetime.fromisoformat(with_zeros(date))
     except (ValueError, TypeError, LookupError, OverflowError):
         return None
 
