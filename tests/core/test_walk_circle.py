@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.ledger.walk_circle import PAGES_WITHOUT_NEWS_MAX, WalkCircle
+from remora.core.ledger.walk_circle import EMPTY_PAGES_TOLD_MAX, PAGES_WITHOUT_NEWS_MAX, WalkCircle
 
 
 @given(st.integers(0, 200), st.integers(1, 200))
@@ -28,3 +28,12 @@ def test_pages_that_show_nothing_new_end_a_walk_after_some_in_a_row() -> None:
     assert circle.closes("b") is not None
     circle.read(has_news=True)
     assert circle.closes("c") is None
+
+
+def test_empty_pages_that_say_that_more_follow_end_a_walk_after_very_many_in_a_row() -> None:
+    circle = WalkCircle()
+    for page in range(2 * EMPTY_PAGES_TOLD_MAX - 1):
+        circle.read(has_news=True, is_empty=page != EMPTY_PAGES_TOLD_MAX - 1)
+    assert circle.closes("a") is None
+    circle.read(has_news=True, is_empty=True)
+    assert circle.closes("b") is not None

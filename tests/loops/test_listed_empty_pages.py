@@ -6,6 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from remora.core.ledger.run import StoppedBy
+from remora.core.ledger.walk_circle import EMPTY_PAGES_TOLD_MAX
+from remora.loops.listed.run import RunOptions
 from remora.sim.clock import SimClock, run
 from remora.sim.replies import Response, ok
 from remora.sources.listed import ListSettings, Paging
@@ -63,5 +65,32 @@ def test_empty_pages_that_lead_back_to_one_that_was_read_are_a_contradiction(set
         summary = await rig.run()
         assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
         assert "leads back to a page that was read before" in summary.because
+
+    run(main)
+
+
+class Endless(SmallArchive):
+    """A list by cursor that says "more" for ever, with a new cursor each time."""
+
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
+        answer = super().respond(target, headers, body)
+        if not self.asked[-1].startswith("page"):
+            return answer
+        at = int(self.asked[-1].removeprefix("page ") or "0")
+        entries = [] if at else [{"id": key, "update_time": mark} for key, mark in self._marks.items()]
+        return ok(json.dumps({"items": entries, "more": True, "next_cursor": at + 1}).encode())
+
+
+@pytest.mark.slow
+def test_a_list_that_says_more_for_ever_ends_the_run_and_the_next_one_goes_on_behind_it() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, Endless(1), settings=TOLD)
+        told = await rig.run()
+        assert told.stopped_by is StoppedBy.LIST_CONTRADICTS
+        assert "say that more follow" in told.because
+        assert rig.archive.requests("page").total() == EMPTY_PAGES_TOLD_MAX + 1
+        rig.archive.asked.clear()
+        await rig.run(RunOptions(max_fetches=3))
+        assert f"page {EMPTY_PAGES_TOLD_MAX + 1}" in rig.archive.asked[:2]
 
     run(main)

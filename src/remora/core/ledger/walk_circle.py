@@ -5,6 +5,8 @@ from typing import Final
 from remora.core.ledger.list_promises import repeated
 
 PAGES_WITHOUT_NEWS_MAX: Final = 20
+# A provider may filter a million entries out before the next one. One that says "more" for ever shows no entry at all.
+EMPTY_PAGES_TOLD_MAX: Final = 10_000
 
 
 class WalkCircle:
@@ -18,15 +20,22 @@ class WalkCircle:
         self._pages = 0  # since then
         self._pages_max = 1
         self._without_news = 0  # pages in a row
+        self._empty = 0  # pages in a row
 
-    def read(self, *, has_news: bool) -> None:
-        """A page was read. `has_news`: the last few pages did not show all of its entries."""
+    def read(self, *, has_news: bool, is_empty: bool = False) -> None:
+        """A page was read. `has_news`: the last few pages did not show all of its entries, or it says that more follow."""
         self._without_news = 0 if has_news else self._without_news + 1
+        self._empty = self._empty + 1 if is_empty else 0
 
     def closes(self, following: str) -> str | None:
         """Why the walk must not go on with this position, and what to check; None if it may."""
         if self._without_news >= PAGES_WITHOUT_NEWS_MAX:
             return repeated(PAGES_WITHOUT_NEWS_MAX)
+        if self._empty >= EMPTY_PAGES_TOLD_MAX:
+            return (
+                f"{EMPTY_PAGES_TOLD_MAX:,} pages in a row show no entries and say that more follow; "
+                "check list.more, list.end and the filter in list.entries; the next run goes on behind them"
+            )
         if following == self._remembered:
             return (
                 "the list leads back to a page that was read before, so it has no end; check list.next_cursor or list.next, "

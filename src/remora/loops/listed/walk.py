@@ -388,7 +388,7 @@ class ListWalk:
     def _remember(self, page: Page) -> None:
         keys = frozenset(entry.key for entry in page.entries)
         is_known = keys.issubset(chain.from_iterable(known for _, known in self._recent))
-        self._circle.read(has_news=page.begins_part or page.goes_on or not is_known)
+        self._circle.read(has_news=page.begins_part or page.goes_on or not is_known, is_empty=page.goes_on)
         self._recent.append((self._position, keys))
         self._before, self._missing_is_end = page.entries, page.missing_is_end
 
