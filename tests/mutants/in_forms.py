@@ -70,8 +70,8 @@ IN_FORMS: tuple[Mutant, ...] = (
     Mutant(
         LEDGER,
         "sources/list_scope.py",
-        "    return moment_text(max(0, seconds - overlap_s), Form.DATE",
-        "    return moment_text(max(0, seconds + 1_800), Form.DATE",
+        "    text = moment_text(max(0, seconds - overlap_s), settings.form)",
+        "    text = moment_text(max(0, seconds + 1_800), settings.form)",
         "what changed in the half hour after the watermark is never asked for",
         (LISTED, "scope=since", "new_per_day=100.0,375.0,1000.0"),
     ),

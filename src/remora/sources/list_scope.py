@@ -23,6 +23,8 @@ from remora.sources.json_path import as_time
 
 Duration = Annotated[int, msgspec.Meta(extra={"reads": parse_duration})]
 _NUMBER: Final = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,9})?", re.ASCII)
+# A mark that is a day, or a moment without a zone.
+_WITHOUT_ZONE: Final = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:(?P<between>[T ])[\d:.,]+)?", re.ASCII)
 # Two windows share this much, whether the provider counts their ends in or not.
 WINDOWS_SHARE_S: Final = 1
 # A mark this far ahead of our clock is absurd: what changed since then would be nothing.
@@ -137,7 +139,17 @@ def since_text(settings: SinceSettings, watermark: str) -> str:
     seconds = as_time(watermark)
     if seconds is None:
         return watermark
-    return moment_text(max(0, seconds - overlap_s), Form.DATE if settings.form is Form.MARK else settings.form)
+    text = moment_text(max(0, seconds - overlap_s), settings.form)
+    return _as_written(text, watermark) if settings.form is Form.MARK else text
+
+
+def _as_written(date: str, mark: str) -> str:
+    """A date in UTC as the list writes its marks. A zone that they do not have would make it another moment."""
+    found = _WITHOUT_ZONE.fullmatch(mark)
+    if found is None:
+        return date
+    day, time = date.removesuffix("Z").split("T")
+    return day if found["between"] is None else f"{day}{found['between']}{time}"
 
 
 def _may_be_id(settings: SinceSettings, mark: str | None) -> bool:
