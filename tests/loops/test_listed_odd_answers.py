@@ -19,7 +19,12 @@ from tests.loops.listed_rig import NAME, PAGINGS, ListedRig, SmallArchive
 from tests.loops.test_listed_kills import killed
 
 ODD = [
-    (Answer(200, b"<html>please log in</html>"), "with a body that cannot be read"),
+    (Answer(200, b"<html>please log in</html>"), "with a web page instead of data: check the url and the path"),
+    (
+        Answer(200, b"\n <!DOCTYPE HTML><title>502</title>"),
+        "with a web page instead of data: check the url and the path",
+    ),
+    (Answer(200, b'<?xml version="1.0"?><list/>'), "with a body that cannot be read"),
     (Answer(200, b""), "with a body that cannot be read"),
     (Answer(204, b""), "with the status 204 instead of 200"),
     (Answer(206, b'{"items": []}'), "with the status 206 instead of 200"),

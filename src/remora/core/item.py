@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -150,6 +151,9 @@ class Readable(msgspec.Struct, frozen=True, gc=False):
 
 class Nothing(msgspec.Struct, frozen=True, gc=False):
     """The body is a literal `null`: the provider has no such thing, or not yet, or this replica lags."""
+
+
+WEB_PAGE: Final = "a web page"  # why a body is unreadable: a login or an error for people, with the status 200
 
 
 class Unreadable(msgspec.Struct, frozen=True, gc=False):

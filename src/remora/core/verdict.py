@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from remora.core.item import Decoded, Nothing, Page, Readable, StreamOpened, Thing, Unreadable, WrongShape
+from remora.core.item import WEB_PAGE, Decoded, Nothing, Page, Readable, StreamOpened, Thing, Unreadable, WrongShape
 from remora.core.quota_headers import RETRY_AFTER_MAX_NS as RETRY_AFTER_MAX_NS
 from remora.core.quota_headers import parse_retry_after as parse_retry_after
 from remora.core.quota_headers import read_quota
@@ -118,6 +118,7 @@ class Deferred(msgspec.Struct, frozen=True, gc=False):
 Verdict = Found | NotYet | Missing | Pressure | Trouble | Refused | Malformed | Deferred
 
 _NONSENSE: Final = Malformed(GapReason.MALFORMED)
+_INSTEAD: Final = "with a web page instead of data: check the url and the path, and whether it wants a login"
 # `0-24/100`, `25-49/*`, or for a page behind the last entry `*/100`.
 _RANGE_OF_ENTRIES: Final = re.compile(
     r"(?!bytes\b)(?:[a-z_-]+ )?(?:[0-9]+-[0-9]+/(?:[0-9]+|\*)|\*/[0-9]+)", re.IGNORECASE
@@ -270,8 +271,9 @@ def _with_content(decoded: Decoded, behind_newest: int | None, *, is_one_of_many
     match decoded:
         case Readable(thing):
             return Found(thing)
-        case Unreadable():
-            return _nonsense("with a body that cannot be read", is_one_of_many=is_one_of_many)
+        case Unreadable(why):
+            odd = _INSTEAD if why == WEB_PAGE else "with a body that cannot be read"
+            return _nonsense(odd, is_one_of_many=is_one_of_many)
         case Nothing():
             return _absence(GapReason.NOT_FOUND, behind_newest)
         case WrongShape():

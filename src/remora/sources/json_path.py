@@ -19,6 +19,7 @@ from jmespath.exceptions import JMESPathError, JMESPathTypeError
 from jmespath.parser import ParsedResult
 
 from remora.core.errors import ConfigurationError
+from remora.core.item import WEB_PAGE
 from remora.core.ledger.marks import units_per_second, with_zeros
 from remora.sources.json_members import STRING, listed_values, named_values
 from remora.sources.json_numbers import NUMBER_MAX
@@ -38,6 +39,7 @@ _EXPRESSION: Final = re.compile(r"""[\[\](){}|&*?!<>='"`,]""")
 _GUARD: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*(?:\)\]\}'?,?|(?:for ?\(;;\)|while ?\((?:1|true)\)|throw 1);)\s*(?=[\[{n])"
 )
+_WEB_PAGE: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html)\b", re.IGNORECASE)
 # Fields that a body may have although it holds nothing.
 _SAYS_NOTHING: Final = frozenset({"kind", "etag"})
 _TIME_MAX: Final = 10**20  # nanoseconds of the year 5138
@@ -61,6 +63,13 @@ def without_guard(body: bytes) -> bytes:
     """The JSON behind a prefix against hijacking, as `)]}'` of Gerrit; a body without one as it is."""
     guard = _GUARD.match(body)
     return body if guard is None else body[guard.end() :]
+
+
+def why_unreadable(body: bytes, error: Exception) -> str:
+    """What a body is that `load` cannot read: most often a login, or an error that a web server shows to people."""
+    if _WEB_PAGE.match(body):
+        return WEB_PAGE
+    return "not UTF-8" if isinstance(error, UnicodeDecodeError) else "not JSON"
 
 
 def check_place(path: str | None, where: str) -> None:

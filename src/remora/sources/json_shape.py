@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from remora.sources.json_path import as_key, fields_inside, find, load, place_to_write
+from remora.sources.json_path import as_key, fields_inside, find, load, place_to_write, why_unreadable
 
 FIELDS_SHOWN_MAX: Final = 20
 KEY_DEPTH_MAX: Final = 3
@@ -16,8 +16,8 @@ def fields_in_words(body: bytes, path: str) -> str:
     """One phrase: what is at a place of a body, and the names of its fields."""
     try:
         value = find(load(body), path)
-    except (ValueError, RecursionError):
-        return "the body is not JSON"
+    except (ValueError, RecursionError) as error:
+        return f"the body is {why_unreadable(body, error)}"
     match value:
         case dict():
             shown = [f"{name} ({_kind(inner)})" for name, inner in value.items() if _NAME.fullmatch(str(name))]

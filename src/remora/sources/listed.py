@@ -39,6 +39,7 @@ from remora.sources.json_path import (
     is_plainly_empty,
     load,
     raw_lines,
+    why_unreadable,
     without_guard,
 )
 from remora.sources.json_shape import entries_elsewhere
@@ -232,10 +233,8 @@ class Listed:
                     raise AssertionError(f"a listed source has no {discovery.kind}")
         except RecursionError:
             return WrongShape("nested too deep")
-        except UnicodeDecodeError:
-            return Unreadable("not UTF-8")
-        except ValueError:
-            return Unreadable("not JSON")
+        except ValueError as error:
+            return Unreadable(why_unreadable(reply.body, error))
 
     def _request(self, discovery: Discovery) -> Request:
         match discovery.kind:

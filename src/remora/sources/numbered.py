@@ -39,6 +39,7 @@ from remora.sources.json_path import (
     as_time,
     find,
     load,
+    why_unreadable,
     without_guard,
 )
 from remora.sources.secret import Secret
@@ -274,10 +275,8 @@ def parsed(body: bytes) -> object:
         return load(body)
     except RecursionError:
         return WrongShape("nested too deep")
-    except UnicodeDecodeError:
-        return Unreadable("not UTF-8")
-    except ValueError:
-        return Unreadable("not JSON")
+    except ValueError as error:
+        return Unreadable(why_unreadable(body, error))
 
 
 def _says_absent(absent: AbsentSettings, value: object) -> bool:
