@@ -22,6 +22,9 @@ class Wrapped(SmallArchive):
     oldest_first = False
 
     def _page(self, path: str, query: Mapping[str, str]) -> Response:
+        if path == "/deep":
+            entries = b'[{"id": "a", "update_time": 2}, {"id": "b", "update_time": 1}]'
+            return ok(b'{"count": 2, "data": {"errors": [{}], "issues": {"nodes": %s}}}' % entries)
         if path == "/data":
             return ok(b'{"count": 2, "data": [{"id": "a", "update_time": 2}, {"id": "b", "update_time": 1}]}')
         return super()._page(path, query)
@@ -55,6 +58,11 @@ WRONG = {
         ListSettings(path="/data", page_size=10),
         'there are no entries at "items", but a list at "data"',
         'write entries = "data"',
+    ),
+    "entries that are deep inside": (
+        ListSettings(path="/deep", page_size=10),
+        'there are no entries at "items", but a list at "data.issues.nodes"',
+        'write entries = "data.issues.nodes"',
     ),
     "the key": (
         ListSettings(page_size=10, key="uuid"),

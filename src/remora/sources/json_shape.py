@@ -8,6 +8,7 @@ from remora.sources.json_path import as_key, fields_inside, find, load, place_to
 
 FIELDS_SHOWN_MAX: Final = 20
 KEY_DEPTH_MAX: Final = 3
+ENTRIES_DEPTH_MAX: Final = 4
 # A name that looks like data (an id, an address) is not shown.
 _NAME: Final = re.compile(r"[A-Za-z_@$][A-Za-z0-9_.@$-]{0,39}", re.ASCII)
 
@@ -39,13 +40,17 @@ def place_of_key(body: bytes, key: str) -> str | None:
 
 
 def entries_elsewhere(page: object, declared: str) -> str | None:
-    """Which other field of a page holds a list of objects, as entries would be; None if there is none, or an error."""
+    """Which other field of a page holds a list of objects, as entries would be; None if there is none, or an error.
+
+    The outermost is the most likely one.
+    """
     if not isinstance(page, dict) or any("error" in str(name).lower() for name in page):
         return None
-    for name, value in page.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict) and _NAME.fullmatch(str(name)):
-            write = f"write entries = {place_to_write(str(name))} if that is it"
-            return f'there are no entries at "{declared}", but a list at "{name}"; {write}'
+    for names, value in fields_inside(page, depth_max=ENTRIES_DEPTH_MAX):
+        is_list = isinstance(value, list) and value and isinstance(value[0], dict)
+        if is_list and all(_NAME.fullmatch(name) and "error" not in name.lower() for name in names):
+            write = f"write entries = {place_to_write(*names)} if that is it"
+            return f'there are no entries at "{declared}", but a list at "{".".join(names)}"; {write}'
     return None
 
 
