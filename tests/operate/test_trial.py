@@ -316,6 +316,26 @@ async def test_a_detail_that_names_its_key_where_nobody_looks_is_told_with_the_p
     assert "secret" not in result.stdout
 
 
+@pytest.mark.parametrize(
+    "detail, is_error",
+    [
+        ({"error": {"code": 5}}, True),
+        ({"errors": ["hidden"], "data": None}, True),
+        ({"ok": False}, True),
+        ({"success": False, "message": "hidden"}, True),
+        ({"error": None, "ok": True, "text": "hidden"}, False),
+    ],
+)
+async def test_a_detail_that_tells_an_error_and_names_no_key_is_a_warning(
+    remora: CommandLine, detail: object, is_error: bool
+) -> None:
+    result, _ = await tried(remora, lambda target: ("200 OK", detail, "") if "/detail/" in target else healthy(target))
+    assert result.exit_code == 0
+    assert ("it may be an error, and is kept as a document: write a rule" in result.stdout) is is_error
+    assert ("warning chats: detail" in result.stdout) is is_error
+    assert "hidden" not in result.stdout
+
+
 async def test_a_full_page_that_names_no_next_one_is_not_said_to_have_one(remora: CommandLine) -> None:
     answer: Answer = "200 OK", {"items": ENTRIES}, ""
     result, _ = await tried(

@@ -39,6 +39,17 @@ def place_of_key(body: bytes, key: str) -> str | None:
     return None
 
 
+def tells_an_error(body: bytes) -> bool:
+    """Whether a body says at its top that something failed, as `{"ok": false}` or `{"error": …}`."""
+    try:
+        value = load(body)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(value, dict):
+        return False
+    return any(value.get(name) is False for name in ("ok", "success")) or any(map(value.get, ("error", "errors")))
+
+
 def entries_elsewhere(page: object, declared: str) -> str | None:
     """Which other field of a page holds a list of objects, as entries would be; None if there is none, or an error.
 

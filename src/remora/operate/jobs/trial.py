@@ -54,13 +54,13 @@ from remora.operate.jobs.trial_hints import (
     PROXY_HINT,
     REQUEST_HINT,
     WANTS_TLS,
-    WITHOUT_KEY,
+    without_key_hint,
 )
 from remora.operate.observe.metrics import Metrics
 from remora.sources.dialects import Dialects
 from remora.sources.early_end import next_setting
 from remora.sources.json_path import WHOLE_BODY, first_of
-from remora.sources.json_shape import fields_in_words, keys_in_words, place_of_key
+from remora.sources.json_shape import fields_in_words, keys_in_words
 from remora.sources.paging import SHORTER
 from remora.sources.transport.settings import PERMISSION_HEADERS
 from remora.stores import open_store
@@ -254,10 +254,9 @@ class _Trial:
                 named = NO_KEY if declared is None else f'names its key at "{declared}"'
                 marked = "" if document.updated_at is None else f", mark {document.updated_at}"
                 told = f"{len(document.body):,} bytes, {named}{marked}; {self._fields()}"
-                place = place_of_key(document.body, entry.key) if declared is None and not self._is_plugin else None
-                if place is None:
-                    return self._found("ok", "detail", told)
-                return self._found("warning", "detail", told, f"write detail.key = {place}: {WITHOUT_KEY}")
+                is_unnamed = declared is None and not self._is_plugin
+                hint = without_key_hint(document.body, entry.key) if is_unnamed else None
+                return self._found("ok" if hint is None else "warning", "detail", told, hint)
             case Found(Piece() as piece):
                 names = ", ".join(part.name for part in self._settings.detail.parts)
                 return self._found("ok", "detail", f"{len(piece.body):,} bytes, then its parts: {names}")

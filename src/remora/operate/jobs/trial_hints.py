@@ -4,6 +4,7 @@ from typing import Final
 
 from remora.core.reasons import GapReason
 from remora.core.verdict import Misfit
+from remora.sources.json_shape import place_of_key, tells_an_error
 
 # The hint for each reason why a source did not answer. For any other reason the address is probably wrong.
 HINTS: Final = {
@@ -27,6 +28,9 @@ PROXY_HINT: Final = (
 FULL_PAGE: Final = (
     "the page is full and names none: a run asks for it one entry shorter, to see whether the list really ends here"
 )
+MAY_BE_ERROR: Final = (
+    "it may be an error, and is kept as a document: write a rule that says what it means, or detail.key"
+)
 NO_KEY: Final = "names no key (detail.key is not declared)"
 WITHOUT_KEY: Final = "without it, an error that comes with the status 200 is kept as a document"
 REQUEST_HINT: Final = "check the path, the names of its parameters, and the method and body"
@@ -34,3 +38,10 @@ NO_FILES_HINT: Final = "this machine could not send: raise the limit of open fil
 PLUGIN_HINT: Final = "check its options, or tell its author; the event plugin_failed says where it failed"
 # How servers answer a request in plain text on a port of TLS, if they do not close the connection.
 WANTS_TLS: Final = (b"plain HTTP request was sent to HTTPS port", b"HTTP request to an HTTPS server")
+
+
+def without_key_hint(body: bytes, key: str) -> str | None:
+    """What to write where no `detail.key` is declared; None for a document that nowhere names its key."""
+    if (place := place_of_key(body, key)) is not None:
+        return f"write detail.key = {place}: {WITHOUT_KEY}"
+    return MAY_BE_ERROR if tells_an_error(body) else None
