@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from remora.core.ledger.gap import GapState
@@ -163,6 +164,25 @@ def test_pages_that_are_refused_behind_others_are_told_with_the_rule_that_would_
         assert "refuses the pages behind those that it showed (forbidden)" in summary.because
         assert 'means = "end"' in summary.because
         assert "token" not in summary.because, "the same token has just read the other pages"
+
+    simulated(main)
+
+
+class Sized(SmallArchive):
+    """Takes pages of ten entries and of no other size."""
+
+    def _page(self, path: str, query: Mapping[str, str]) -> Response:
+        return super()._page(path, query) if query["limit"] == "10" else refusal(400, {"error": "limit"})
+
+
+def test_a_provider_that_takes_only_some_page_sizes_is_told_with_what_to_write_and_is_read_whole_with_it() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, Sized(57), settings=PAGINGS[Paging.PAGE])
+        summary = await rig.run()
+        assert 'if it takes only some page sizes, write the size into list.path and size_param = ""' in summary.because
+        rig.settings = msgspec.structs.replace(rig.settings, path="/pages?limit=10", size_param="")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
 
     simulated(main)
 

@@ -22,6 +22,7 @@ RUNS_APART_LEAST_NS: Final = MINUTE_NS
 PLUGIN_FAILED: Final = "the plug-in failed while it asked for the list (the event plugin_failed says where)"
 REFUSED_LATER: Final = "the provider refuses the pages behind those that it showed"
 END_OR_LIMIT: Final = (
+    'if it takes only some page sizes, write the size into list.path and size_param = ""; '
     'if it answers so behind its last page, write a rule with means = "end"; '
     "if it shows only so many entries, ask for less at a time with window or since"
 )
