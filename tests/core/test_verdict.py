@@ -269,3 +269,14 @@ def test_a_206_is_a_page_of_a_list_if_it_says_which_entries_it_holds(content_ran
     reply = Reply(206, b"[]", 0, 1, {"content-range": content_range})
     assert has_content(reply, is_page=True) is is_whole
     assert not has_content(reply), "an item or a document is never a part of something"
+
+
+@pytest.mark.parametrize("status", [409, 412, 423, 425])
+def test_a_thing_that_is_locked_for_a_while_does_not_hold_up_the_others(status: int) -> None:
+    assert verdict(status, retry_after="3600") == Refused(GapReason.FORBIDDEN)
+
+
+@pytest.mark.parametrize("status", [400, 406, 420, 430])
+def test_a_refusal_that_names_a_wait_asks_for_less_whatever_its_status(status: int) -> None:
+    assert verdict(status, retry_after="4") == Pressure(GapReason.RATE_LIMITED, 4 * SECOND_NS)
+    assert verdict(status) == Refused(GapReason.FORBIDDEN)

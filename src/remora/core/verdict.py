@@ -118,6 +118,7 @@ class Deferred(msgspec.Struct, frozen=True, gc=False):
 Verdict = Found | NotYet | Missing | Pressure | Trouble | Refused | Malformed | Deferred
 
 _NONSENSE: Final = Malformed(GapReason.MALFORMED)
+_ABOUT_ONE_THING: Final = frozenset({409, 412, 423, 425})  # in conflict, changed, locked, too early: others are served
 _INSTEAD: Final = "with a web page instead of data: check the url and the path, and whether it wants a login"
 # `0-24/100`, `25-49/*`, or for a page behind the last entry `*/100`.
 _RANGE_OF_ENTRIES: Final = re.compile(
@@ -309,10 +310,18 @@ def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int, absent
             return Trouble(GapReason.TIMEOUT)
         case 413:
             return Malformed(GapReason.TOO_LARGE)
+        case _ if _names_a_wait_for_all(reply, now_wall_ns=now_wall_ns):
+            return Pressure(GapReason.RATE_LIMITED, retry_after_ns)
         case status if 400 <= status < 500:
             return Refused(GapReason.FORBIDDEN)
         case _:  # 5xx, and statuses that no standard defines
             return Trouble(GapReason.SERVER_ERROR)
+
+
+def _names_a_wait_for_all(reply: Reply, *, now_wall_ns: int) -> bool:
+    """Whether a refusal of no known meaning, as 420, names a wait: it asks for less, unless it is about one thing."""
+    is_for_all = 400 <= reply.status < 500 and reply.status not in _ABOUT_ONE_THING
+    return is_for_all and parse_retry_after(reply.headers, now_wall_ns=now_wall_ns) is not None
 
 
 def asked_wait_ns(reply: Reply, *, now_wall_ns: int) -> int | None:
