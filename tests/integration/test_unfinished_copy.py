@@ -69,9 +69,11 @@ def half_copied(source_url: str, target_url: str) -> None:
         copy(source_url, target_url, killed_after="changes")
 
 
-@pytest.mark.parametrize(
-    "words", ["catchup", "up --listen 127.0.0.1:0", "status", "check", "store repair", "import first.ndjson", "gaps"]
-)
+COLLECTING = ("catchup", "up --listen 127.0.0.1:0", "status", "check", "store repair", "import first.ndjson", "gaps")
+READING = ("show 1", "export", "query SELECT(1)", "changes", "search word", "search --build")
+
+
+@pytest.mark.parametrize("words", [*COLLECTING, *READING])
 def test_an_unfinished_copy_is_refused_with_what_to_do(
     source_url: str, target_url: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

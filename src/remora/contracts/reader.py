@@ -212,7 +212,7 @@ class Reader(Protocol):
     """The mirror, for callers that only read it."""
 
     async def open(self) -> None:
-        """Connect; refuse a database that is not a mirror."""
+        """Connect; refuse a database that is not a mirror, and an unfinished copy of one."""
 
     async def close(self) -> None:
         """Close the connection."""

@@ -17,12 +17,17 @@ FINISHED: Final[Json] = {"table": "finished", "after": []}
 async def check_whole(store: NoteKeeping) -> Json:
     """Refuse half a copy: it may say that ids are covered, and not yet that some of them are owed. Returns the note."""
     progress = await store.note(OWN_NOTES, PROGRESS)
+    check_finished(progress)
+    return progress
+
+
+def check_finished(progress: Json) -> None:
+    """The same for a note that was read."""
     if progress not in (None, FINISHED):
         raise StoreForeign(
             "the store holds an unfinished copy of another one",
             hint="run the same `remora store copy` again to finish it, or begin with a new file or an empty database",
         )
-    return progress
 
 
 async def take_over(store: NoteKeeping) -> None:

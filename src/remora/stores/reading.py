@@ -17,8 +17,9 @@ from remora.contracts.reader import (
 from remora.core.errors import ConfigurationError, PositionLost
 from remora.core.units import MILLISECOND_NS
 from remora.stores.common import Part, Values
+from remora.stores.copied import OWN_NOTES, PROGRESS, check_finished
 from remora.stores.decisions import INTEGER_MAX
-from remora.stores.rows import Row, milliseconds, nanoseconds
+from remora.stores.rows import Row, load_json, milliseconds, nanoseconds
 
 FIRST_POSITION: Final = "0"
 NO_ITEMS: Final[ItemColumns] = dict.fromkeys(ITEM_ROW, ())
@@ -28,6 +29,19 @@ class CommonReader(Part):
     """The reads that differ only in their statements."""
 
     _numbers_in_order: ClassVar[bool] = True  # False: a change may be read after one with a higher number
+
+    async def _check_whole(self) -> None:
+        """Refuse half a copy, and close: what is missing in it would look as if the mirror never had it."""
+        try:
+            row = await self._row("note", {"source": OWN_NOTES, "name": PROGRESS})
+            check_finished(load_json(row[0]) if row else None)
+        except BaseException:
+            await self.close()
+            raise
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connection."""
 
     async def sources(self) -> Sequence[MirroredSource]:
         """Every source that has something in the mirror."""

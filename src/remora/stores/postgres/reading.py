@@ -29,6 +29,11 @@ class PostgresReader(PostgresPart, CommonReader):
     def __init__(self, url: str) -> None:
         super().__init__(url, read_only=True, pool_size=READER_CONNECTIONS)
 
+    async def open(self) -> None:
+        """Connect and refuse a foreign database and half a copy."""
+        await super().open()
+        await self._check_whole()
+
     async def query(self, statement: str, *, limit: int, seconds_max: float) -> QueryResult:
         """The rows of one query."""
 

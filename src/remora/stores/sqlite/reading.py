@@ -66,6 +66,11 @@ class SqliteReader(SqlitePart, CommonReader):
         super().__init__(path, read_only=True, offload=offload)
         self._sql = _statements()
 
+    async def open(self) -> None:
+        """Refuse a foreign file and half a copy."""
+        await super().open()
+        await self._check_whole()
+
     async def query(self, statement: str, *, limit: int, seconds_max: float) -> QueryResult:
         """The rows of one query."""
         return await self._read(lambda connection: _query(connection, statement, limit, seconds_max))
