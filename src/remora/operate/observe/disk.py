@@ -8,7 +8,7 @@ from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS
 from remora.files import room_for
 from remora.stores import sqlite_file
 from remora.stores.sqlite.database import search_file, size_with_log
-from remora.stores.sqlite.writer import RESERVE_BYTES
+from remora.stores.sqlite.reserve import RESERVE_BYTES
 
 SAMPLE_EVERY_NS: Final = MINUTE_NS
 SAMPLES_MAX: Final = HOUR_NS // SAMPLE_EVERY_NS + 1

@@ -27,6 +27,7 @@ from remora.stores.sqlite.database import (
     size_with_log,
 )
 from remora.stores.sqlite.offload import InThread, Offloader
+from remora.stores.sqlite.reserve import RESERVE_BYTES, check_room
 from remora.stores.sqlite.writer_lock import WriterLock
 from remora.stores.statements import with_common
 
@@ -49,6 +50,7 @@ class SqliteSearchIndex:
         self._offload = offload
         self._path = search_file(mirror)
         self._lock = WriterLock(self._path)
+        self._reserve_bytes = RESERVE_BYTES
         self._thread: Offloader | None = None
         self._connection: Connection | None = None
         self._frozen: tuple[int, int] | None = None  # time and size of a file that nobody may begin to write
@@ -69,6 +71,7 @@ class SqliteSearchIndex:
 
     def _open(self, *, to_write: bool) -> None:
         if to_write:
+            check_room(self._path, self._reserve_bytes)
             self._lock.take()
         else:
             self._frozen = frozen(self._path)
@@ -127,6 +130,7 @@ class SqliteSearchIndex:
 
     def _write(self, entries: Sequence[IndexEntry], before: str | None, after: str) -> None:
         connection = self._open_connection()
+        check_room(self._path, self._reserve_bytes)
         try:
             connection.execute("BEGIN IMMEDIATE")
             if self._progress() != before:

@@ -17,14 +17,13 @@ from remora.contracts import Observation, Outcome
 from remora.core.errors import RemoraError, StoreError, StoreUnavailable
 from remora.core.item import Document, Item, User
 from remora.core.lanes import PATIENT
-from remora.core.quantities import format_size
 from remora.core.verdict import Found
-from remora.files import room_for
 from remora.stores.batches import Batches
 from remora.stores.decisions import OnBatch
 from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, connect_writer, explained, roll_back
 from remora.stores.sqlite.offload import Offloader
 from remora.stores.sqlite.recording import Job, Recorder
+from remora.stores.sqlite.reserve import RESERVE_BYTES, check_room
 from remora.stores.sqlite.writer_lock import WriterLock
 
 T = TypeVar("T")
@@ -40,8 +39,6 @@ PAUSE_S: Final = 0.05
 AT_ONCE_S: Final = 0.02
 # The same for the bodies of a batch, which the last one says nothing about: 256 documents of 1 MB take seconds.
 AT_ONCE_BYTES: Final = 1 << 20
-# Nothing is written once the disk has less than this: a full disk would stop the database in the middle of its work.
-RESERVE_BYTES: Final = 256 << 20
 
 
 class _Light(NamedTuple):
@@ -171,7 +168,7 @@ class Writer:
         """All but the commit. `wait_ms` is for somebody else who writes just now."""
         connection = self._open_connection()
         self._check_file()
-        self._check_room()
+        check_room(self._path, self._reserve_bytes)
         try:
             connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
             connection.execute("BEGIN IMMEDIATE")
@@ -226,18 +223,6 @@ class Writer:
             raise StoreUnavailable(
                 f"the store's file {self._path} was moved or removed while in use",
                 hint="put it back, or stop and start again to begin a new one",
-            )
-
-    def _check_room(self) -> None:
-        """Refuse to write on a disk that is almost full. It goes on by itself when there is room again."""
-        try:
-            free = room_for(self._path)
-        except OSError:
-            return  # unknown: the write itself will tell
-        if free < self._reserve_bytes:
-            raise StoreUnavailable(
-                f"the disk of {self._path} is full: {format_size(free)} free, and {format_size(self._reserve_bytes)} are kept free",
-                hint="make room; a service goes on by itself, another command goes on when it is run again (remora store stats, remora store compact)",
             )
 
 
