@@ -224,6 +224,13 @@ async def test_a_query_that_takes_too_long_is_stopped(mirror: MirrorReader) -> N
     assert (await mirror.query("SELECT 1")).rows == ((1,),)
 
 
+async def test_a_query_that_nobody_waits_for_any_more_ends(mirror: MirrorReader) -> None:
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(mirror.query(endless, seconds_max=40), 0.2)
+    assert await asyncio.wait_for(mirror.item(1), 20) is not None
+
+
 async def test_a_mistake_in_a_query_is_told_in_one_sentence(mirror: MirrorReader) -> None:
     with pytest.raises(ConfigurationError, match=r"the query failed: .*colour"):
         await mirror.query("SELECT colour FROM items")

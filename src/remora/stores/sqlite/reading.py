@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import accumulate, pairwise
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
 import msgspec
@@ -72,8 +73,14 @@ class SqliteReader(SqlitePart, CommonReader):
         await self._check_whole()
 
     async def query(self, statement: str, *, limit: int, seconds_max: float) -> QueryResult:
-        """The rows of one query."""
-        return await self._read(lambda connection: _query(connection, statement, limit, seconds_max))
+        """The rows of one query. It ends when nobody waits for it any more: what is read next, or closes, comes after it."""
+        is_left = Event()
+        try:
+            return await self._read(
+                lambda connection: _query(connection, statement, limit, seconds_max, is_left=is_left.is_set)
+            )
+        finally:
+            is_left.set()
 
     async def _item_columns(self, page: Values) -> ItemColumns:
         return await self._read(lambda connection: self._columns_of(connection, page))
@@ -101,7 +108,9 @@ class SqliteReader(SqlitePart, CommonReader):
         return {"seq": int(text)}
 
 
-def _query(connection: Connection, statement: str, limit: int, seconds_max: float) -> QueryResult:
+def _query(
+    connection: Connection, statement: str, limit: int, seconds_max: float, *, is_left: Callable[[], bool]
+) -> QueryResult:
     refused: list[int] = []
     ends_s = time.monotonic() + seconds_max
 
@@ -116,7 +125,7 @@ def _query(connection: Connection, statement: str, limit: int, seconds_max: floa
         return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
     connection.set_authorizer(authorize)
-    connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
+    connection.set_progress_handler(lambda: is_left() or time.monotonic() > ends_s, _STEPS)
     # A view reads half of a surrogate pair from a body as bytes that are no text.
     connection.text_factory = lambda found: found.decode("utf-8", "replace")
     try:
