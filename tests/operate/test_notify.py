@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remora.contracts import Observation
+from remora.contracts import Json, Observation
 from remora.core.errors import StoreUnavailable
 from remora.core.item import Item
 from remora.core.lanes import Lane
@@ -20,8 +20,8 @@ from remora.core.reasons import GapReason
 from remora.core.status.alarms import CLEAR_NS
 from remora.core.status.model import Status
 from remora.core.status.readout import read_out
-from remora.core.status.snapshot import GapTally, LedgerFacts
-from remora.core.units import SECOND_NS
+from remora.core.status.snapshot import Beat, GapTally, LedgerFacts, Role, Snapshot, SourceFacts
+from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Found
 from remora.operate.config.reader import load
 from remora.operate.config.settings import Flags, NotifySettings
@@ -56,7 +56,7 @@ def notifier(store: MemoryStore, owner: Owner, *, search: str | None = None) -> 
     return Notifier(NotifySettings("tell-me", search), store, clock=SystemClock(), tell=owner.tell)
 
 
-def status(*, newest_id: int = 10, dead: int = 0, kind: str = "numbered") -> Status:
+def status(*, newest_id: int = 10, dead: int = 0, kind: str = "numbered", beat_at_ns: int | None = None) -> Status:
     gaps = (GapTally(Kind.ITEM, GapState.DEAD, GapReason.GONE, dead, NOW_NS, NOW_NS),) if dead else ()
     owed = None if kind == "numbered" else 0
     ledger = LedgerFacts(
@@ -67,7 +67,9 @@ def status(*, newest_id: int = 10, dead: int = 0, kind: str = "numbered") -> Sta
         owed_details=owed,
         is_public=owed is None,
     )
-    return read_out([], {"one": ledger}, now_ns=NOW_NS)
+    snapshot = Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS, sources={"one": SourceFacts()})
+    beats = [] if beat_at_ns is None else [Beat(beat_at_ns, snapshot)]
+    return read_out(beats, {"one": ledger}, now_ns=NOW_NS)
 
 
 async def arrive(store: MemoryStore, item_id: int, title: str) -> None:
@@ -176,6 +178,39 @@ def test_a_store_that_does_not_answer_for_long_is_told_and_that_it_answers_again
             ("RemoraUnknown", "cleared"),
         ]
         assert owner.heard[0].text == "nothing is known of any source: PostgreSQL cannot be reached"
+
+    run(main)
+
+
+class KeepsNothing(MemoryStore):
+    """A store that can be read and not written, as a database that became read-only or whose disk is full."""
+
+    is_full = False
+
+    async def swap_note(self, source: str, name: str, *, old: Json, new: Json) -> bool:
+        if self.is_full:
+            raise StoreUnavailable("PostgreSQL's disk is full", hint="make room")
+        return await super().swap_note(source, name, old=old, new=new)
+
+
+def test_a_store_that_answers_and_keeps_no_heartbeat_for_long_is_told_once_and_that_it_keeps_them_again() -> None:
+    async def main(clock: SimClock) -> None:
+        store, owner = KeepsNothing(), Owner()
+        telling = Notifier(NotifySettings("tell-me"), store, clock=clock, tell=owner.tell, environ={})
+        assert await telling.run_once(status()) == 0
+        store.is_full = True
+        silent = status(beat_at_ns=NOW_NS - MINUTE_NS)
+        assert await telling.run_once(silent) == 0
+        await clock.sleep_until(clock.monotonic_ns() + SILENCE_TOLD_AFTER_NS)
+        assert await telling.run_once(silent) == 1
+        assert await telling.run_once(silent) == 0
+        store.is_full = False
+        assert await telling.run_once(status()) == 1
+        assert [(notice.name, notice.state) for notice in owner.heard] == [
+            ("RemoraUnknown", "firing"),
+            ("RemoraUnknown", "cleared"),
+        ]
+        assert owner.heard[0].text.startswith("nothing is known of any source: no heartbeat from the service since")
 
     run(main)
 

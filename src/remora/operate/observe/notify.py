@@ -17,7 +17,7 @@ import structlog
 from remora.contracts import Clock, Store
 from remora.core.errors import StoreError
 from remora.core.status.alarms import CLEAR_NS, Alarm, Alarms, Change
-from remora.core.status.model import Covered, Status
+from remora.core.status.model import Covered, Status, YesNo
 from remora.core.status.readout import is_alive
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.operate.config.settings import NotifySettings
@@ -69,7 +69,7 @@ class Notifier:
         self._orphans: tuple[ToldAlarm, ...] = ()  # told alarms that no status of this process will show
         self._held_back: dict[tuple[str, str], Notice] = {}  # what is not told yet: quiet hours, or no channel
         self._again_ns: int | None = None  # when what could not be delivered is tried again (monotonic)
-        self._silent_since_ns: int | None = None  # since when the store has not answered (monotonic); None: it does
+        self._silent_since_ns: int | None = None  # since when the store has not worked (monotonic); None: it does
         self._is_silence_told = False
         self._seen: dict[str, tuple[int, set[int]]] = {}  # by source: the id where we began, and the ids checked
         # Counted separately: a flood of items must not silence an alarm.
@@ -98,20 +98,24 @@ class Notifier:
         wanted = [notice for notice in notices if self._settings.wants(notice.source)]
         with suppress(StoreError):
             wanted += await self._ends_of_orphans(status)
-        if self._is_silence_told:
-            wanted.append(_of_silence("the store answers again", is_over=True))
-        self._silent_since_ns, self._is_silence_told = None, False
-        return await self._tell_all(wanted)
+        return await self._tell_all([*wanted, *self._silence(_unheard(status))])
 
     async def unanswered(self, reason: str) -> int:
         """The store did not answer, so nobody knows how any source is. Notify about it once it lasts."""
+        return await self._tell_all(self._silence(reason))
+
+    def _silence(self, reason: str | None) -> list[Notice]:
+        """What is to be told about a store that does not work; `reason` is None while it does."""
+        if reason is None:
+            was_told, self._is_silence_told, self._silent_since_ns = self._is_silence_told, False, None
+            return [_of_silence("the store works again", is_over=True)] if was_told else []
         now_ns = self._clock.monotonic_ns()
         if self._silent_since_ns is None:
             self._silent_since_ns = now_ns
         if self._is_silence_told or now_ns - self._silent_since_ns < SILENCE_TOLD_AFTER_NS:
-            return await self._tell_all([])
+            return []
         self._is_silence_told = True
-        return await self._tell_all([_of_silence(f"nothing is known of any source: {reason}", is_over=False)])
+        return [_of_silence(f"nothing is known of any source: {reason}", is_over=False)]
 
     async def _recall(self, status: Status) -> None:
         """Go on where earlier and other processes ended. Nothing is told before it is known what they told."""
@@ -234,6 +238,15 @@ def local_minute() -> int:
 
 def _of_change(change: Change) -> Notice:
     return _of_alarm(change.source, change.alarm, change.reason, firing=change.firing)
+
+
+def _unheard(status: Status) -> str | None:
+    """Why nothing is known although the store can be read: it has kept no heartbeat, not even our own. None if it has."""
+    silent = [source for source in status.sources.values() if source.state == "silent"]
+    if not silent or len(silent) < len(status.sources):
+        return None
+    # A full disk of our own has an alarm of its own.
+    return next((one.answers.working.reason for one in silent if one.answers.working.answer is YesNo.UNKNOWN), None)
 
 
 def _of_silence(text: str, *, is_over: bool) -> Notice:
