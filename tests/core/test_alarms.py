@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.core.ledger.discovery import Kind
+from remora.core.ledger.freshness import SILENT_NS
 from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import LimitedBy, ProviderDown, RateFacts
@@ -26,7 +27,7 @@ from remora.core.status.snapshot import (
     SourceFacts,
     StreamFacts,
 )
-from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from tools.console_runbook import FILE as RUNBOOK
 from tools.console_runbook import written
 
@@ -136,12 +137,23 @@ def test_an_unknown_rings_no_bell() -> None:
 def test_an_alarm_is_not_over_because_nobody_knows(alarm: Alarm) -> None:
     gaps = (DEAD,) if alarm is Alarm.DEAD_LETTERS else ()
     silent = read_out([], {NAME: LedgerFacts(kind=NAME, gaps=gaps)}, now_ns=NOW_NS)
-    faulty = [(at_s, FAULTS[alarm]) for at_s in range(70)]
-    dark = [(70 + at_s, silent) for at_s in range(600)]
-    over = [(670 + at_s, WELL) for at_s in range(70)]
+    faulty = [(at_s, FAULTS[alarm]) for at_s in range(130)]
+    dark = [(130 + at_s, silent) for at_s in range(600)]
+    over = [(730 + at_s, WELL) for at_s in range(70)]
     told = [change.firing for change in play(*faulty, *dark) if change.alarm is alarm]
     assert told == [True]
     assert [change.firing for change in play(*faulty, *dark, *over) if change.alarm is alarm] == [True, False]
+
+
+def test_a_stream_that_is_lost_for_long_is_down_and_not_silent() -> None:
+    lost = status(facts=SourceFacts(stream=StreamFacts(connected=False, last_byte_at_ns=NOW_NS - HOUR_NS)))
+    assert [change.alarm for change in play((0, lost), (3_600, lost))] == [Alarm.STREAM_DOWN]
+
+
+def test_a_clock_that_jumps_a_day_and_a_machine_that_slept_wake_nobody_before_the_stream_was_tried_again() -> None:
+    jumped = status(facts=SourceFacts(stream=StreamFacts(connected=True, last_byte_at_ns=NOW_NS - DAY_NS)))
+    noticed_s = SILENT_NS // SECOND_NS  # by then a stream without a byte was closed
+    assert play(*[(at_s, jumped) for at_s in range(noticed_s + 10)], (noticed_s + 10, WELL)) == []
 
 
 def test_while_only_the_provider_is_down_a_lost_stream_wakes_nobody() -> None:

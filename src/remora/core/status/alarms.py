@@ -37,7 +37,10 @@ class Alarm(StrEnum):
         match self:
             case Alarm.NOT_WORKING | Alarm.STREAM_DOWN | Alarm.TOO_FAST | Alarm.NEWEST_ID_REFUSED:
                 return MINUTE_NS
-            case Alarm.STREAM_SILENT | Alarm.NO_UPDATE_WORKERS | Alarm.DEAD_LETTERS:
+            case Alarm.STREAM_SILENT:
+                # A clock that was set and a machine that slept look like silence until the stream is opened again.
+                return 2 * MINUTE_NS
+            case Alarm.NO_UPDATE_WORKERS | Alarm.DEAD_LETTERS:
                 return 0
 
 
@@ -153,5 +156,5 @@ def with_alarms(status: Status) -> Status:
 def _of_stream(stream: StreamFacts, *, now_ns: int) -> Iterator[tuple[Alarm, str]]:
     if not stream.connected:
         yield Alarm.STREAM_DOWN, "the stream of changes is not connected"
-    if stream.last_byte_at_ns is not None and now_ns - stream.last_byte_at_ns > STREAM_SILENT_PAGE_NS:
+    elif stream.last_byte_at_ns is not None and now_ns - stream.last_byte_at_ns > STREAM_SILENT_PAGE_NS:
         yield Alarm.STREAM_SILENT, f"the stream has sent nothing for {span(now_ns - stream.last_byte_at_ns)}"

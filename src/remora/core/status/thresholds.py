@@ -15,7 +15,7 @@ NEWEST_IDS_MISSED_NOT_FRESH: Final = 4
 STREAM_SILENT_NOT_FRESH_NS: Final = SILENT_NS
 # A stream that was lost this recently is still being opened again; nobody has to act yet.
 STREAM_MAY_RECONNECT_NS: Final = 2 * MINUTE_NS
-# By then several attempts to reopen the stream have failed: somebody has to look.
+# By then the stream should have been reopened several times: somebody has to look.
 STREAM_SILENT_PAGE_NS: Final = 5 * MINUTE_NS
 # A long or delayed run may miss its turn once, not more often.
 RUNS_MISSED_NOT_FRESH: Final = 3
