@@ -189,6 +189,24 @@ async def test_a_read_only_server_is_named_and_left_as_soon_as_writes_are_possib
     assert await record(store, 2, story(2), at_s=0) is Outcome.NEW
 
 
+async def test_a_writer_does_not_begin_on_a_read_only_server_and_a_reader_does(
+    store: PostgresStore, postgres_url: str, postgres_server: PostgresServer
+) -> None:
+    await record(store, 1, story(1), at_s=0)
+    database = postgres_url.rpartition("/")[2]
+    postgres_server.command(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+    writer, reader = PostgresStore(postgres_url), PostgresStore(postgres_url, read_only=True)
+    with pytest.raises(StoreUnavailable, match="read-only") as refused:
+        await writer.open()
+    assert "primary" in refused.value.hint
+    await reader.open()
+    assert await reader.item(SOURCE, 1) is not None
+    await reader.close()
+    postgres_server.command(f"ALTER DATABASE {database} RESET default_transaction_read_only")
+    await writer.open()
+    await writer.close()
+
+
 async def test_a_statement_that_takes_too_long_is_ended_and_named(postgres_url: str) -> None:
     pool = Pool(postgres_url, size=1, settings={"statement_timeout": "50"})
 

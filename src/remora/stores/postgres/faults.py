@@ -40,11 +40,11 @@ LOCK_NOT_FREE: Final = "55P03"
 PASSING: Final[dict[str, tuple[str, str]]] = {
     "25006": (
         "PostgreSQL accepts no writes here: this server is read-only",
-        "point the store's URL at the primary, or list all hosts in it with target_session_attrs=read-write; Remora goes on by itself",
+        "point the store's URL at the primary, or list all hosts in it with target_session_attrs=read-write; a running Remora goes on by itself",
     ),
     "53100": (
         "PostgreSQL's disk is full",
-        "free or add disk space on the database's host; Remora goes on by itself",
+        "free or add disk space on the database's host; a running Remora goes on by itself",
     ),
     "53200": ("PostgreSQL is out of memory", "lower work_mem or give the server more memory"),
     "53300": (

@@ -48,6 +48,7 @@ async def prepare(connection: Connection, url: str, *, may_migrate: bool = True)
         check_version(version)
         if may_migrate:
             await _check_rights(connection)
+            await connection.execute(SQL["try_to_write"])  # a job that begins on a standby would wait for ever
             if await is_feed_restored(connection):
                 await migrate(url)
     elif not await _may_create(connection):

@@ -44,6 +44,10 @@ WHERE relkind = 'r' AND relnamespace = (SELECT relnamespace FROM pg_class WHERE 
     'stored_items', 'stored_revisions', 'stored_users'
   );
 
+-- name: try_to_write
+-- Changes nothing, and fails on a server that accepts no writes.
+DELETE FROM notes WHERE false;
+
 -- name: lock_migration
 -- One process migrates at a time; the others wait and then find nothing to do.
 SELECT pg_advisory_xact_lock(%(lock)s);
