@@ -222,6 +222,28 @@ def test_a_date_in_the_past_is_a_hint_without_a_wait() -> None:
     assert verdict(503, retry_after=headers["retry-after"]) == Pressure(GapReason.UPSTREAM_PRESSURE, 0)
 
 
+@pytest.mark.parametrize("units_per_s", [1, 1_000], ids=["seconds", "milliseconds"])
+def test_a_moment_since_1970_is_no_wait_of_fifty_years(units_per_s: int) -> None:
+    moment_s = NOW_WALL_NS // SECOND_NS
+    headers = {"retry-after": str((moment_s + 90) * units_per_s), "date": http_date(moment_s * SECOND_NS)}
+    assert parse_retry_after(headers, now_wall_ns=NOW_WALL_NS) == 90 * SECOND_NS
+    headers = {"retry-after": str((moment_s - 90) * units_per_s)}
+    assert parse_retry_after(headers, now_wall_ns=NOW_WALL_NS) == 0
+
+
+@pytest.mark.parametrize("name", ["retry-after-ms", "x-ms-retry-after-ms"])
+def test_a_wait_in_milliseconds_has_a_header_of_its_own(name: str) -> None:
+    assert parse_retry_after({name: "2500"}, now_wall_ns=NOW_WALL_NS) == 2_500 * MILLISECOND_NS
+    assert parse_retry_after({name: "soon"}, now_wall_ns=NOW_WALL_NS) is None
+    assert parse_retry_after({name: "9" * 400}, now_wall_ns=NOW_WALL_NS) == RETRY_AFTER_MAX_NS
+
+
+def test_the_longer_of_two_waits_is_kept() -> None:
+    both = {"retry-after": "3", "retry-after-ms": "2500"}
+    assert parse_retry_after(both, now_wall_ns=NOW_WALL_NS) == 3 * SECOND_NS
+    assert parse_retry_after(both | {"retry-after-ms": "3500"}, now_wall_ns=NOW_WALL_NS) == 3_500 * MILLISECOND_NS
+
+
 def test_a_date_far_in_the_future_is_bounded() -> None:
     headers = {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}
     assert parse_retry_after(headers, now_wall_ns=NOW_WALL_NS) == RETRY_AFTER_MAX_NS

@@ -20,6 +20,8 @@ EPOCH_FROM_MS: Final = 1_000_000_000_000
 # Shopify's bucket is documented to drain in this time, whatever its size (40 at 2/s, 80 at 4/s, 400 at 20/s).
 SHOPIFY_DRAIN_NS: Final = 20 * SECOND_NS
 REMAINING_MAX: Final = 10**12
+# What OpenAI and some services of Azure send beside or instead of Retry-After.
+WAIT_IN_MS_HEADERS: Final = ("retry-after-ms", "x-ms-retry-after-ms")
 
 PREFIXES: Final = ("ratelimit-", "x-ratelimit-", "x-rate-limit-")
 STANDARD: Final = "ratelimit"
@@ -39,11 +41,15 @@ _USED_OF: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*([0-9]{1,9})\s*")
 
 
 def parse_retry_after(headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
-    """How long the provider asks to wait: seconds, a fraction, or a date.
+    """How long the provider asks to wait: seconds, a fraction, a moment or a date; the longer one of several waits.
 
     Zero and past dates give 0: there was a hint, but the pace alone decides. An unreadable value gives None.
     """
-    return parse_wait(headers.get("retry-after", ""), headers, now_wall_ns=now_wall_ns)
+    waits = (
+        parse_wait(headers.get("retry-after", ""), headers, now_wall_ns=now_wall_ns),
+        *(_duration_ns(_number(headers.get(name, "")), per_s=1_000) for name in WAIT_IN_MS_HEADERS),
+    )
+    return max((wait_ns for wait_ns in waits if wait_ns is not None), default=None)
 
 
 def parse_wait(text: str, headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
@@ -51,9 +57,11 @@ def parse_wait(text: str, headers: Mapping[str, str], *, now_wall_ns: int) -> in
     text = text.strip()
     if not text:
         return None
-    wait_ns = _seconds_ns(text)
-    if wait_ns is None:
-        wait_ns = _until_ns(_date_ns(text), headers, now_wall_ns)
+    number = _number(text)
+    if number is not None and number < EPOCH_FROM_S:
+        return _duration_ns(number)
+    moment_ns = _date_ns(text) if number is None else _epoch_ns(number)
+    wait_ns = _until_ns(moment_ns, headers, now_wall_ns)
     return None if wait_ns is None else min(max(wait_ns, 0), RETRY_AFTER_MAX_NS)
 
 
@@ -63,10 +71,7 @@ def wait_of(value: object, headers: Mapping[str, str], *, now_wall_ns: int) -> i
         case bool():
             return None
         case int() | float() if isfinite(value):
-            return wait_of(f"{value:.9f}", headers, now_wall_ns=now_wall_ns)
-        case str() if (number := _leading_number(value)) is not None and number >= EPOCH_FROM_S:
-            wait_ns = _until_ns(_epoch_ns(number), headers, now_wall_ns)
-            return None if wait_ns is None else min(max(wait_ns, 0), RETRY_AFTER_MAX_NS)
+            return parse_wait(f"{value:.9f}", headers, now_wall_ns=now_wall_ns)
         case str():
             return parse_wait(value, headers, now_wall_ns=now_wall_ns)
         case _:
@@ -153,7 +158,8 @@ def _reset_in_ns(headers: Mapping[str, str], prefix: str, now_wall_ns: int) -> i
 
 
 def _epoch_ns(number: float) -> int:
-    return ceil((number / 1_000 if number >= EPOCH_FROM_MS else number) * SECOND_NS)
+    seconds = number / 1_000 if number >= EPOCH_FROM_MS else number
+    return ceil(min(seconds, EPOCH_FROM_MS) * SECOND_NS)
 
 
 def _shopify(headers: Mapping[str, str]) -> Iterator[Quota]:
@@ -175,11 +181,16 @@ def _leading_number(text: str) -> float | None:
     return None if found is None else float(found[1])
 
 
-def _seconds_ns(text: str) -> int | None:
-    if not _SECONDS.fullmatch(text):
+def _number(text: str) -> float | None:
+    text = text.strip()
+    return float(text) if _SECONDS.fullmatch(text) else None
+
+
+def _duration_ns(number: float | None, *, per_s: int = 1) -> int | None:
+    """Rounded up: a wait is never shorter than the provider asked for."""
+    if number is None:
         return None
-    # Rounded up: a wait is never shorter than the provider asked for.
-    return ceil(min(max(float(text), 0.0), RETRY_AFTER_MAX_NS / SECOND_NS) * SECOND_NS)
+    return ceil(min(max(number / per_s, 0.0), RETRY_AFTER_MAX_NS / SECOND_NS) * SECOND_NS)
 
 
 def _until_ns(moment_ns: int | None, headers: Mapping[str, str], now_wall_ns: int) -> int | None:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from remora.core.errors import ConfigurationError
-from remora.core.quota_headers import POLICY, QUOTA_HEADERS, STANDARD
+from remora.core.quota_headers import POLICY, QUOTA_HEADERS, STANDARD, WAIT_IN_MS_HEADERS
 from remora.sources.transport.way_out import Proxy
 from remora.version import __version__
 
@@ -17,6 +17,7 @@ PERMISSION_HEADERS: Final = ("x-oauth-scopes", "x-accepted-oauth-scopes", "x-acc
 # The few headers that are used.
 HEADERS_KEPT: Final = (
     "retry-after",
+    *WAIT_IN_MS_HEADERS,
     "date",
     "link",
     "location",
