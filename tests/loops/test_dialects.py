@@ -37,6 +37,7 @@ DIALECTS = {
     "GraphQL, GitHub": refusal(200, {"data": None, "errors": [{"type": "RATE_LIMITED", "message": "no"}]}),
     "GraphQL, Shopify": refusal(200, {"errors": [{"message": "no", "extensions": {"code": "THROTTLED"}}]}),
     "GraphQL, in words": refusal(400, {"errors": [{"message": "Rate limit exceeded", "extensions": {"code": "X"}}]}),
+    "Telegram": refusal(429, {"ok": False, "error_code": 429, "parameters": {"retry_after": 30}}),
     "in words": Answer(403, b"<h1>Too many requests</h1>"),
 }
 

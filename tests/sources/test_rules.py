@@ -102,6 +102,22 @@ def test_no_reply_is_too_strange_for_the_common_dialects(status: int, body: byte
     assert found.means in {None, Means.PRESSURE}
 
 
+@pytest.mark.parametrize(
+    "body, headers, wait_s",
+    [
+        (b'{"retry_after": 5}', {}, 5),
+        (b'{"ok": false, "parameters": {"retry_after": 5}}', {}, 5),
+        (b'{"retry_after": 5}', {"retry-after": "7"}, 7),
+        (b'{"retry_after": "soon"}', {}, None),
+    ],
+)
+def test_a_429_may_name_its_wait_in_its_body(body: bytes, headers: dict[str, str], wait_s: int | None) -> None:
+    found = Dialects().translate(reply(429, body, **headers), now_wall_ns=NOW_NS)
+    assert found.means is Means.PRESSURE
+    assert found.wait_ns == (None if wait_s is None else wait_s * SECOND_NS)
+    assert Dialects().translate(reply(200, body), now_wall_ns=NOW_NS).means is None
+
+
 def test_the_headers_that_rules_look_at_are_known() -> None:
     rules = [rule("headers.\"x-left\" == '0' && body.a", wait="headers.soon"), rule("status == `403`")]
     assert headers_named(rules) == ("soon", "x-left")

@@ -25,7 +25,14 @@ def _pressure(when: str, *traces: str) -> CompiledRule:
 # The field in which all of them say it with any status. Good answers rarely have one: one search excludes all of these.
 _ERROR: Final = '"error'
 
+# Telegram and others name the wait in the body of their 429, in seconds, and not in a header.
+_WAIT_INSIDE: Final = "not_null(body.retry_after, body.parameters.retry_after, body.error.retry_after)"
+_NAMED_INSIDE: Final = Rule(
+    f"status == `429` && {_WAIT_INSIDE}", Means.PRESSURE, f"not_null({_RETRY_AFTER}, {_WAIT_INSIDE})"
+)
+
 COMMON: Final = (
+    CompiledRule(_NAMED_INSIDE, traces=[b'"retry_after"']),
     # Slack, inside a 200
     _pressure("body.ok == `false` && body.error == 'ratelimited'", _ERROR, "ratelimited"),
     # Wikipedia and every other MediaWiki, inside a 200
