@@ -169,8 +169,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         LAW,
         "core/quota_headers.py",
-        "(_date_ns(text), headers, now_wall_ns)\n    return None if wait_ns is None else min(max(wait_ns, 0), ",
-        "(_date_ns(text), headers, now_wall_ns)\n    return None if wait_ns is None else min(max(wait_ns // 4, 0), ",
+        "return max((wait_ns for wait_ns in waits ",
+        "return max((wait_ns // 4 for wait_ns in waits ",
         "a quarter of Retry-After is kept",
         (NUMBERED, "incident=wrong_hint"),
     ),
