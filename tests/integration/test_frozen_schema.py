@@ -1,6 +1,8 @@
 """Does a store of an older schema still open, and were those schemas left as they were?"""
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -8,8 +10,10 @@ import psycopg
 import pytest
 
 from remora.contracts import Store
+from remora.core.errors import StoreUnavailable
 from remora.stores.postgres import PostgresStore, migrate
 from remora.stores.sqlite import SqliteStore
+from remora.stores.sqlite.database import connect_reader, size_with_log
 from tests.contract.answers import record, story
 from tests.fixtures import frozen
 
@@ -98,3 +102,28 @@ async def test_a_postgresql_database_of_an_older_schema_opens_and_holds_what_it_
         plan = connection.execute("EXPLAIN SELECT count(*) FROM stored_items WHERE score > 0").fetchall()
         assert any("Parallel" in line for (line,) in plan), "this server reads a table in parallel"
         assert connection.execute(READS_TITLES).fetchone() == (0, 0)
+
+
+# Enough lines of the change feed that a migration writes to the disk long before it commits.
+MANY_CHANGES = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+INSERT INTO changes (source, kind, key, change, changed_at) SELECT 'left', 'item', i, 'new', 1790000000000 FROM n;"""
+WRITTEN_BEFORE_THE_KILL = 3_000_000
+
+
+@pytest.mark.slow
+def test_a_restored_backup_that_is_killed_while_it_is_migrated_can_be_read_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "remora.db"
+    with closing(sqlite3.connect(path)) as connection:  # without a log, as `remora store backup` writes it
+        connection.executescript(frozen.SQLITE.read_text("utf-8") + MANY_CHANGES)
+        feed = connection.execute(FEED).fetchall()
+    words = [sys.executable, "-m", "remora", "store", "migrate", "--store", f"sqlite:///{path}"]
+    until = size_with_log(path) + WRITTEN_BEFORE_THE_KILL
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while size_with_log(path) < until:
+            assert process.poll() is None, "the migration was not slow enough to be killed"
+        process.kill()
+    with pytest.raises(StoreUnavailable, match=r"has schema .*`remora store migrate` brings it up to date"):
+        connect_reader(path)
+    subprocess.run(words, cwd=tmp_path, capture_output=True, check=True)
+    with closing(connect_reader(path)) as connection:
+        assert connection.execute(FEED).fetchall() == feed

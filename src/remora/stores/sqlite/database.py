@@ -109,10 +109,13 @@ def connect_writer(path: Path) -> Connection:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         version = _version(connection, path)
         scripts = [step.script for step in migrations()[version:]]
+        if version:
+            # A backup comes without a log. What a killed process left in its place would keep every reader out.
+            connection.execute("PRAGMA journal_mode = WAL")
         # A new file gets all tables at once: another process that looks at it never sees an older version.
         for script in scripts if version else ["\n".join(scripts)]:
             _apply(connection, script)
-        # Only now: the first schema must be in the main file, where the header check of the next process sees it.
+        # Of a new file only now: the first schema must be in the main file, where the header check of the next process sees it.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
