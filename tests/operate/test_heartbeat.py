@@ -2,13 +2,18 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from remora.contracts import Json
 from remora.core.errors import StoreUnavailable
 from remora.core.status.snapshot import Role, Snapshot
 from remora.core.units import SECOND_NS
+from remora.operate.config.reader import load
+from remora.operate.config.settings import Flags
+from remora.operate.jobs.resources import beating, open_resources
 from remora.operate.observe.heartbeat import Heart
 from remora.operate.observe.read_status import decode_beats
 from remora.sim.clock import SimClock, run
@@ -82,3 +87,22 @@ def test_a_good_bye_says_when_and_why() -> None:
 
 def test_a_heartbeat_of_another_version_says_nothing_rather_than_something_wrong() -> None:
     assert decode_beats([("service", 1, {"role": "queen"}), ("x", 2, None)]) == ()
+
+
+@pytest.mark.parametrize(
+    "error, because",
+    [
+        (StoreUnavailable("no free connection", hint="wait"), "no free connection"),
+        (ExceptionGroup("", [StoreUnavailable("no free connection", hint="wait")]), "no free connection"),
+        (ExceptionGroup("", [ZeroDivisionError("the text of an item")]), "ZeroDivisionError"),
+    ],
+    ids=["ours", "ours in a group of tasks", "a bug in a group of tasks"],
+)
+async def test_a_job_that_fails_leaves_its_reason_in_the_store(tmp_path: Path, error: Exception, because: str) -> None:
+    settings = load(Flags(store=f"sqlite:///{tmp_path / 'remora.db'}"), {})
+    async with open_resources(settings) as resources:
+        with pytest.raises(type(error)):
+            async with beating(resources, Role.BACKFILL, dict):
+                raise error
+        (beat,) = decode_beats(await resources.store.heartbeats())
+    assert beat.snapshot.ended_because == because

@@ -45,6 +45,14 @@ def first_leaf(error: BaseException, *, retryable: bool = False) -> BaseExceptio
     return next((leaf for leaf in leaves if is_retryable(leaf) == retryable), leaves[0])
 
 
+def first_of_ours(error: BaseException) -> RemoraError | None:
+    """Our own error, also from groups of tasks; None if it is a bug."""
+    if isinstance(error, RemoraError):
+        return error
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for leaf in inner if (found := first_of_ours(leaf)) is not None), None)
+
+
 def restart_delay_ns(failures: int) -> int:
     """The delay before a restart after this many failures in a row (at least 1)."""
     assert failures >= 1, f"{failures} failures"

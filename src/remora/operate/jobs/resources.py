@@ -13,6 +13,7 @@ import structlog
 from remora.contracts import Clock, Meter, Sharing, Store
 from remora.core.errors import RemoraError
 from remora.core.status.snapshot import ENDED_DONE, ENDED_ON_REQUEST, Role, Snapshot, SourceFacts
+from remora.loops.supervisor import first_leaf, first_of_ours
 from remora.operate.config.credentials import Credentials
 from remora.operate.config.settings import Settings, SourceSettings
 from remora.operate.jobs.clock import SystemClock, ahead_ns
@@ -150,7 +151,8 @@ async def beating(
         because = ENDED_ON_REQUEST
         raise
     except Exception as error:
-        because = error.message if isinstance(error, RemoraError) else type(error).__name__
+        ours = first_of_ours(error)
+        because = ours.message if ours is not None else type(first_leaf(error)).__name__
         raise
     finally:
         beats.cancel()

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, Generic, TypeVar
 
-from remora.core.errors import Exit, RemoraError
+from remora.core.errors import Exit
+from remora.loops.supervisor import first_of_ours
 from remora.operate.observe.logs import tell
 
 DRAIN_MAX_S: Final = 10.0
@@ -40,7 +41,7 @@ def run_job(
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(_until_signal(job))
     except BaseExceptionGroup as group:
-        found = _first_of_ours(group)
+        found = first_of_ours(group)
         if found is None:
             raise
         raise found from None
@@ -131,12 +132,3 @@ def _give_up(why: str) -> None:
     # What was acknowledged is durable and leases expire by themselves, so leaving now loses nothing.
     _say(f"remora: leaving at once, {why}; the next start resumes")
     os._exit(Exit.FAILED)
-
-
-def _first_of_ours(group: BaseExceptionGroup[BaseException]) -> RemoraError | None:
-    for error in group.exceptions:
-        if isinstance(error, RemoraError):
-            return error
-        if isinstance(error, BaseExceptionGroup) and (inner := _first_of_ours(error)) is not None:
-            return inner
-    return None
