@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,17 @@ async def test_a_query_gives_an_assistant_whole_cells(url: str) -> None:
         assert "hello penguin" in found
         many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) SELECT i FROM n"
         assert (await ask(client, "query", statement=many)).splitlines()[-2:] == ["200", "… there are more rows"]
+
+
+async def test_a_huge_cell_costs_an_assistant_no_more_than_its_answer(url: str) -> None:
+    server = assistants.make_server(load(Flags(store=url), {}))
+    async with Client(server) as client:
+        huge = "SELECT zeroblob(20000000) AS cell UNION ALL SELECT replace(hex(zeroblob(10000000)), '0', 'é')"
+        began_s = time.process_time()
+        found = await ask(client, "query", statement=huge)
+        assert time.process_time() - began_s < 1
+        assert found.startswith("cell\n\0\0\0")
+        assert found.endswith("… cut: an answer has at most 20,000 characters")
 
 
 @pytest.mark.slow

@@ -177,6 +177,12 @@ def test_query_prints_a_table_csv_or_json(mirror: CommandLine) -> None:
     )
 
 
+def test_a_table_shows_the_beginning_of_a_long_cell_and_that_there_is_more(mirror: CommandLine) -> None:
+    blank, long = "' ' || hex(zeroblob(30))", "printf('%5000s', 'x')"
+    lines = mirror("query", f"SELECT {blank} AS a, {long} AS b, 'short' AS c").stdout.splitlines()
+    assert lines[-1].split() == ["0" * 60, "…", "short"]
+
+
 def test_a_query_that_was_cut_says_so(mirror: CommandLine) -> None:
     result = mirror("query", "SELECT id FROM items", "--limit", "2")
     assert len(result.stdout.splitlines()) == 4

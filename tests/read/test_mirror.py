@@ -15,6 +15,7 @@ from remora.core.errors import ConfigurationError
 from remora.read.mirror import MirrorReader
 from remora.read.tables import as_json_text, as_table
 from remora.stores import open_store
+from remora.stores.reading import CommonReader
 from tests.contract.answers import ARCHIVE, NOW_S, SOURCE, at
 from tests.read.conftest import item, keep
 
@@ -229,6 +230,45 @@ async def test_a_query_that_nobody_waits_for_any_more_ends(mirror: MirrorReader)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(mirror.query(endless, seconds_max=40), 0.2)
     assert await asyncio.wait_for(mirror.item(1), 20) is not None
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [f"'{'x' * 1_100_000}'", f"NULL UNION ALL SELECT '{'x' * 600_000}' UNION ALL SELECT '{'y' * 600_000}'"],
+    ids=["one", "several"],
+)
+async def test_an_answer_that_is_too_large_to_hold_is_refused_before_it_is_read(
+    mirror: MirrorReader, monkeypatch: pytest.MonkeyPatch, texts: str
+) -> None:
+    monkeypatch.setattr(CommonReader, "_answer_bytes", 1 << 20)
+    with pytest.raises(ConfigurationError, match="larger than 1 MiB"):
+        await mirror.query(f"SELECT {texts}")
+    assert (await mirror.query("SELECT 'short'")).rows == (("short",),)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_value_that_is_too_large_to_hold_is_never_made(mirror: MirrorReader) -> None:
+    with pytest.raises(ConfigurationError, match="larger than 256 MiB"):
+        await mirror.query("SELECT length(zeroblob(500000000) || 'x')")
+    assert (await mirror.query("SELECT length(zeroblob(1000))")).rows == ((1_000,),)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+async def test_a_query_that_asks_for_more_than_a_server_can_do_is_the_askers_mistake(mirror: MirrorReader) -> None:
+    with pytest.raises(ConfigurationError, match="the query failed: requested length too large"):
+        await mirror.query("SELECT repeat('x', 2000000000)")
+    with pytest.raises(ConfigurationError, match="the query failed: stack depth limit exceeded"):
+        await mirror.query(f"SELECT 1{' + 1' * 100_000}")
+
+
+async def test_all_rows_of_a_long_answer_come_in_order(mirror: MirrorReader) -> None:
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT i FROM n"
+    found = await mirror.query(numbers, rows_max=19_999)
+    assert ([number for (number,) in found.rows], found.is_cut) == (list(range(1, 20_000)), True)
+    found = await mirror.query(numbers, rows_max=20_000)
+    assert ([number for (number,) in found.rows], found.is_cut) == (list(range(1, 20_001)), False)
+    assert (await mirror.query("SELECT 1 AS n WHERE 1 = 0")).columns == ("n",)
 
 
 async def test_a_mistake_in_a_query_is_told_in_one_sentence(mirror: MirrorReader) -> None:

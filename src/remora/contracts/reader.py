@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol
 
 from remora.contracts.store import PAGE_BYTES
 
+# The texts and bytes in one answer to a query: it is held in memory as a whole, and each form of it once more.
+ANSWER_BYTES_MAX: Final = 256 << 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -280,7 +282,10 @@ class Reader(Protocol):
         """The position of the last line of the change feed that can be read now."""
 
     async def query(self, statement: str, *, limit: int, seconds_max: float) -> QueryResult:
-        """The rows of one SQL query. A statement that writes, or takes longer, is a `ConfigurationError`."""
+        """The rows of one SQL query. A statement that writes or takes longer is a `ConfigurationError`.
+
+        So is one whose texts are longer than `ANSWER_BYTES_MAX` together.
+        """
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str | None:

@@ -12,6 +12,8 @@ from remora.read.csv_lines import CsvLines
 from remora.read.plain_text import one_line
 
 CELL_MAX: Final = 60
+# How much of a long value is looked at for such a cell: spaces in a row become one.
+_READ_MAX: Final = 1_000
 
 
 def as_table(found: QueryResult) -> str:
@@ -33,12 +35,12 @@ def as_table(found: QueryResult) -> str:
     )
 
 
-def as_csv_text(found: QueryResult) -> str:
-    """CSV with a header line; NULL is an empty cell."""
+def as_csv_text(found: QueryResult, *, cell_max: int | None = None) -> str:
+    """CSV with a header line; NULL is an empty cell. Cells end after `cell_max` characters or a little later."""
     out = io.StringIO()
     lines = CsvLines(out)
     lines.row(found.columns)
-    lines.rows([_plain(value) for value in row] for row in found.rows)
+    lines.rows([_plain(_beginning(value, cell_max)) for value in row] for row in found.rows)
     return out.getvalue()
 
 
@@ -62,8 +64,21 @@ def _distinct(columns: Sequence[str]) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    text = "" if value is None else one_line(str(_plain(value)))
-    return text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 1]}…"
+    whole = "" if value is None else str(_plain(value))
+    text = one_line(whole[:_READ_MAX])
+    is_whole = len(whole) <= _READ_MAX and len(text) <= CELL_MAX
+    return text if is_whole else f"{text[: CELL_MAX - 1]}…"
+
+
+def _beginning(value: object, characters: int | None) -> object:
+    """The part of a long value that has at least so many characters; one takes up to four bytes."""
+    match value:
+        case str():
+            return value[:characters]
+        case bytes():
+            return value[: None if characters is None else 4 * characters]
+        case _:
+            return value
 
 
 def _plain(value: object) -> object:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from remora.contracts.reader import (
+    ANSWER_BYTES_MAX,
     ITEM_ROW,
     Change,
     ItemColumns,
@@ -28,6 +29,7 @@ NO_ITEMS: Final[ItemColumns] = dict.fromkeys(ITEM_ROW, ())
 class CommonReader(Part):
     """The reads that differ only in their statements."""
 
+    _answer_bytes: ClassVar[int] = ANSWER_BYTES_MAX
     _numbers_in_order: ClassVar[bool] = True  # False: a change may be read after one with a higher number
 
     async def _check_whole(self) -> None:
@@ -232,6 +234,19 @@ def slow_query(seconds_max: float) -> ConfigurationError:
         f"the query took longer than {seconds_max:g} seconds and was stopped",
         hint="ask for less, use an index (docs/tables.md), or allow more time",
     )
+
+
+def large_answer(bytes_max: int) -> ConfigurationError:
+    """The error for a query that gives more than fits into memory."""
+    return ConfigurationError(
+        f"the query's answer is larger than {bytes_max >> 20} MiB",
+        hint="ask for fewer rows, or for parts of long texts, as substr(body, 1, 1000); `remora export` writes everything",
+    )
+
+
+def text_bytes(row: Row) -> int:
+    """How much memory the long values of a row take, about."""
+    return sum(len(value) for value in row if isinstance(value, str | bytes))
 
 
 def item_from(source: str, row: Row) -> MirroredItem:

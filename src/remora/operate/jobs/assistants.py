@@ -60,7 +60,7 @@ def bounded(text: str) -> str:
     """The answer, or its beginning and a sentence that says so."""
     if len(text) <= ANSWER_CHARACTERS_MAX:
         return text
-    return f"{text[:ANSWER_CHARACTERS_MAX]}\n… cut: the answer has {len(text):,} characters"
+    return f"{text[:ANSWER_CHARACTERS_MAX]}\n… cut: an answer has at most {ANSWER_CHARACTERS_MAX:,} characters"
 
 
 class _Tools:
@@ -150,7 +150,9 @@ class _Tools:
                 found = await mirror.query(statement, rows_max=ROWS_MAX, seconds_max=QUERY_SECONDS_MAX)
         except RemoraError as error:
             return _told(error)
-        return bounded(as_csv_text(found) + ("… there are more rows" if found.is_cut else ""))
+        # A cell alone never has the whole answer: the line with the names of the columns is before it.
+        text = as_csv_text(found, cell_max=ANSWER_CHARACTERS_MAX)
+        return bounded(text + ("… there are more rows" if found.is_cut else ""))
 
     async def status(self) -> str:
         """Whether the mirror is complete, fresh and working, in JSON."""

@@ -14,11 +14,34 @@ from remora.stores.postgres.connections import Connection, Row
 from remora.stores.postgres.migrations import is_feed_restored
 from remora.stores.postgres.session import PostgresPart
 from remora.stores.postgres.statements import parse
-from remora.stores.reading import CommonReader, failed_query, no_position, refused_query, slow_query
+from remora.stores.reading import (
+    CommonReader,
+    failed_query,
+    large_answer,
+    no_position,
+    refused_query,
+    slow_query,
+    text_bytes,
+)
 
 READING: Final = parse(files(__package__).joinpath("reading.sql").read_text("utf-8"))
 _POSITION: Final = re.compile(r"(\d{1,19}):(\d{1,18})")
 READER_CONNECTIONS: Final = 2
+# How many rows of a query are fetched at once: few at first, twice as many after each part that was small.
+_FIRST_ROWS: Final = 32
+_ROWS_AT_ONCE_MAX: Final = 8_192
+_SMALL_BYTES: Final = 1 << 20
+# The statement is at fault, not the server: also if it asks for more than any server can do.
+_OF_THE_STATEMENT: Final = (
+    psycopg.ProgrammingError,
+    psycopg.DataError,
+    psycopg.NotSupportedError,
+    psycopg.InternalError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+    psycopg.errors.TooManyColumns,
+    psycopg.errors.TooManyArguments,
+)
 
 
 class PostgresReader(PostgresPart, CommonReader):
@@ -38,7 +61,7 @@ class PostgresReader(PostgresPart, CommonReader):
         """The rows of one query."""
 
         async def work(connection: Connection) -> QueryResult:
-            return await _query(connection, statement, limit, seconds_max)
+            return await _query(connection, statement, limit, seconds_max, self._answer_bytes)
 
         return await self._connections().run(work)
 
@@ -84,7 +107,7 @@ class PostgresReader(PostgresPart, CommonReader):
         return {"xid": found[1], "seq": int(found[2])}
 
 
-async def _query(connection: Connection, statement: str, limit: int, seconds_max: float) -> QueryResult:
+async def _query(connection: Connection, statement: str, limit: int, seconds_max: float, bytes_max: int) -> QueryResult:
     """Run it as the prepared query of a cursor, so that it can only be one statement that reads."""
     try:
         async with connection.transaction():
@@ -92,15 +115,33 @@ async def _query(connection: Connection, statement: str, limit: int, seconds_max
             await connection.execute(
                 READING["declare_query"] + b"\n" + statement.rstrip().rstrip(";").encode(), prepare=True
             )
-            fetch = sql.SQL(READING["fetch_query"].decode()).format(count=sql.Literal(limit + 1))
-            cursor = await connection.execute(fetch)
-            rows = tuple(await cursor.fetchall())
-            columns = tuple(column.name for column in cursor.description or ())
+            async with connection.cursor() as cursor:
+                rows = await _bounded_rows(cursor, limit + 1, bytes_max)
+                columns = tuple(column.name for column in cursor.description or ())
     except psycopg.errors.QueryCanceled:
         raise slow_query(seconds_max) from None
-    except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError, psycopg.InternalError) as error:
+    except _OF_THE_STATEMENT as error:
         raise _explained(error) from None
     return QueryResult(columns, rows[:limit], len(rows) > limit)
+
+
+async def _bounded_rows(cursor: psycopg.AsyncCursor[Row], count: int, bytes_max: int) -> tuple[Row, ...]:
+    """The first rows, in parts: large ones come one at a time, so that what is too much stays at the server."""
+    fetch = sql.SQL(READING["fetch_query"].decode())
+    rows: list[Row] = []
+    size, at_once = 0, _FIRST_ROWS
+    while len(rows) < count:
+        asked = min(at_once, count - len(rows))
+        part = await (await cursor.execute(fetch.format(count=sql.Literal(asked)))).fetchall()
+        part_bytes = sum(map(text_bytes, part))
+        size += part_bytes
+        if size > bytes_max:
+            raise large_answer(bytes_max)
+        rows += part
+        if len(part) < asked:
+            break
+        at_once = min(2 * at_once, _ROWS_AT_ONCE_MAX) if part_bytes < _SMALL_BYTES else 1
+    return tuple(rows)
 
 
 def _explained(error: psycopg.Error) -> ConfigurationError:

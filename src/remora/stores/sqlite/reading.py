@@ -4,9 +4,10 @@ import sqlite3
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 from importlib.resources import files
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -16,7 +17,16 @@ import msgspec
 from remora.contracts.reader import ITEM_ROW, ItemColumns, QueryResult
 from remora.core.errors import ConfigurationError
 from remora.stores.common import Values
-from remora.stores.reading import NO_ITEMS, CommonReader, failed_query, no_position, refused_query, slow_query
+from remora.stores.reading import (
+    NO_ITEMS,
+    CommonReader,
+    failed_query,
+    large_answer,
+    no_position,
+    refused_query,
+    slow_query,
+    text_bytes,
+)
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.session import SqlitePart
@@ -77,7 +87,14 @@ class SqliteReader(SqlitePart, CommonReader):
         is_left = Event()
         try:
             return await self._read(
-                lambda connection: _query(connection, statement, limit, seconds_max, is_left=is_left.is_set)
+                lambda connection: _query(
+                    connection,
+                    statement,
+                    limit,
+                    seconds_max,
+                    bytes_max=self._answer_bytes,
+                    is_left=is_left.is_set,
+                )
             )
         finally:
             is_left.set()
@@ -109,7 +126,13 @@ class SqliteReader(SqlitePart, CommonReader):
 
 
 def _query(
-    connection: Connection, statement: str, limit: int, seconds_max: float, *, is_left: Callable[[], bool]
+    connection: Connection,
+    statement: str,
+    limit: int,
+    seconds_max: float,
+    *,
+    bytes_max: int,
+    is_left: Callable[[], bool],
 ) -> QueryResult:
     refused: list[int] = []
     ends_s = time.monotonic() + seconds_max
@@ -128,22 +151,37 @@ def _query(
     connection.set_progress_handler(lambda: is_left() or time.monotonic() > ends_s, _STEPS)
     # A view reads half of a surrogate pair from a body as bytes that are no text.
     connection.text_factory = lambda found: found.decode("utf-8", "replace")
+    # No value is made that could not be told. `_answer_bytes` is above any body, so that each can be looked into.
+    length_max = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bytes_max)
     try:
-        cursor = connection.execute(statement)
-        rows = tuple(cursor.fetchmany(limit + 1))
-        columns = tuple(column[0] for column in cursor.description or ())
-        cursor.close()
+        with closing(connection.execute(statement)) as cursor:
+            rows = _bounded_rows(cursor, limit + 1, bytes_max)
+            columns = tuple(column[0] for column in cursor.description or ())
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
         if _is_of_the_store(error):
             raise
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_TOOBIG:
+            raise large_answer(bytes_max) from None
         raise _explained(error, bool(refused), seconds_max) from None
     finally:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length_max)
         connection.text_factory = str
         connection.set_progress_handler(None, 0)
         connection.set_authorizer(None)
     if not columns:
         raise refused_query("this statement gives no rows")
     return QueryResult(columns, rows[:limit], len(rows) > limit)
+
+
+def _bounded_rows(cursor: sqlite3.Cursor, count: int, bytes_max: int) -> tuple[tuple[Any, ...], ...]:
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for row in islice(cursor, count):
+        size += text_bytes(row)
+        if size > bytes_max:
+            raise large_answer(bytes_max)
+        rows.append(row)
+    return tuple(rows)
 
 
 def _is_of_the_store(error: Exception) -> bool:
