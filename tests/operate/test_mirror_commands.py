@@ -16,6 +16,7 @@ from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.list_walk import WalkState
 from remora.core.reasons import GapReason
 from remora.core.verdict import Deferred
+from remora.operate.cli.common import run
 from remora.operate.cli.main import main
 from remora.stores import open_store
 from tests.contract.answers import ARCHIVE, at, record_document
@@ -181,6 +182,23 @@ def test_a_table_shows_the_beginning_of_a_long_cell_and_that_there_is_more(mirro
     blank, long = "' ' || hex(zeroblob(30))", "printf('%5000s', 'x')"
     lines = mirror("query", f"SELECT {blank} AS a, {long} AS b, 'short' AS c").stdout.splitlines()
     assert lines[-1].split() == ["0" * 60, "…", "short"]
+
+
+def test_what_a_command_has_read_is_not_put_into_words_by_the_event_loop() -> None:
+    worded = []
+
+    class Long:
+        """An answer may have hundreds of megabytes."""
+
+        def __repr__(self) -> str:
+            worded.append("all of it")
+            return "all of it"
+
+    async def read() -> Long:
+        return Long()
+
+    assert isinstance(run(read()), Long)
+    assert worded == []
 
 
 def test_a_query_that_was_cut_says_so(mirror: CommandLine) -> None:

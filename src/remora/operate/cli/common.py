@@ -226,12 +226,19 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a short piece of asynchronous work to its end."""
     import asyncio
 
+    found: list[T] = []
+
+    async def keep() -> None:
+        """Give nothing back: when asyncio is done it puts what its task gave into words, however much that is."""
+        found.append(await work)
+
     if (
         not gc.isenabled()
     ):  # it is off while modules are loaded; a command that runs this again must not keep its garbage
         gc.freeze()
         gc.enable()
-    return asyncio.run(work)
+    asyncio.run(keep())
+    return found[0]
 
 
 def wall_ns() -> int:
