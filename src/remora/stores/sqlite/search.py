@@ -8,6 +8,7 @@ from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
+from threading import Event
 from typing import Any, Final, TypeVar
 
 from remora.contracts.browsing import too_slow
@@ -174,23 +175,31 @@ class SqliteSearchIndex:
         values = search_values(query, match=_match(query), source=source, order=order, limit=limit)
         if query.has_words:
             few = {"by": values["by"], "domain": values["domain"], "few": FEW_MAX + 1}
-            has_few = (await self._run(lambda: self._find("has_few", few)))[0][0]
+            has_few = (await self._rows("has_few", few))[0][0]
             name = "find_words_of_few" if has_few else "find_words"
         elif query.by is not None:
             name = "find_author"
         else:
             name = "find_newest" if query.domain is None else "find_domain"
-        return await self._run(lambda: self._find(name, values))
+        return await self._rows(name, values)
 
     async def columns(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[EntryColumns]:
         """The columns of entries."""
-        rows = await self._run(lambda: self._find("entry_columns", {"keys": json.dumps(keys)}))
+        rows = await self._rows("entry_columns", {"keys": json.dumps(keys)})
         return [EntryColumns(*row) for row in rows]
 
-    def _find(self, name: str, values: dict[str, Any]) -> list[Any]:
+    async def _rows(self, name: str, values: dict[str, Any]) -> list[Any]:
+        """What a statement finds. It ends when nobody waits for it any more: what is read next, or closes, comes after it."""
+        is_left = Event()
+        try:
+            return await self._run(lambda: self._find(name, values, is_left=is_left.is_set))
+        finally:
+            is_left.set()
+
+    def _find(self, name: str, values: dict[str, Any], *, is_left: Callable[[], bool]) -> list[Any]:
         connection = self._open_connection()
         ends_s = time.monotonic() + self._seconds_max
-        connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
+        connection.set_progress_handler(lambda: is_left() or time.monotonic() > ends_s, _STEPS)
         try:
             return connection.execute(self._sql[name], values).fetchall()
         except sqlite3.OperationalError as error:
