@@ -76,12 +76,28 @@ async def webhook(status_code: int) -> AsyncIterator[tuple[str, list[bytes]]]:
     await server.close()
 
 
-@pytest.mark.parametrize("status_code, delivered", [(204, True), (500, False)])
-async def test_a_webhook_gets_one_post_and_its_answer_counts(status_code: int, delivered: bool) -> None:
+@pytest.mark.parametrize(
+    "status_code, why", [(204, None), (500, "it answered HTTP 500"), (302, "it answered HTTP 302")]
+)
+async def test_a_webhook_gets_one_post_and_its_answer_counts(status_code: int, why: str | None) -> None:
     async with webhook(status_code) as (url, got):
         send = channels_of(NotifySettings(webhook_env="HOOK"), {"HOOK": url})["webhook"]
-        assert await send(NOTICE) is delivered
+        assert await send(NOTICE) == why
         assert json.loads(got[0])["text"] == "3 dead"
+
+
+async def test_a_test_says_why_a_channel_failed_but_not_its_address() -> None:
+    async with webhook(403) as (url, _):
+        settings = NotifySettings("tell-me", webhook_env="HOOK")
+        telling = Notifier(
+            settings, MemoryStore(), clock=SystemClock(), tell=Owner(deaf=True).tell, environ={"HOOK": url}
+        )
+        assert await telling.test() == "command: failed (FileNotFoundError), webhook: failed (it answered HTTP 403)"
+
+
+async def test_a_webhook_that_nobody_listens_at_is_a_failure_with_its_kind() -> None:
+    send = channels_of(NotifySettings(webhook_env="HOOK"), {"HOOK": "http://127.0.0.1:9/s3cret"})["webhook"]
+    assert await send(NOTICE) == "ClientConnectorError"
 
 
 async def test_a_mail_is_given_to_its_server() -> None:
@@ -103,7 +119,7 @@ async def test_a_mail_is_given_to_its_server() -> None:
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     settings = NotifySettings(mail_to="ops@example.org", smtp=f"127.0.0.1:{port}")
-    assert await channels_of(settings, {})["mail"](NOTICE)
+    assert await channels_of(settings, {})["mail"](NOTICE) is None
     server.close()
     text = "".join(heard)
     assert "Subject: [remora] problem: hackernews RemoraDeadLetters" in text
@@ -111,7 +127,7 @@ async def test_a_mail_is_given_to_its_server() -> None:
     assert "@example.org>\r\n" in text.partition("\r\nMessage-ID: <")[2]
     assert "What to do: docs/x.md" in text
     nobody = NotifySettings(mail_to="ops@example.org", smtp="127.0.0.1:9")
-    assert not await channels_of(nobody, {})["mail"](NOTICE)
+    assert await channels_of(nobody, {})["mail"](NOTICE) == "ConnectionRefusedError"
 
 
 async def test_a_login_that_cannot_be_sent_is_a_mail_that_failed() -> None:
@@ -124,7 +140,8 @@ async def test_a_login_that_cannot_be_sent_is_a_mail_that_failed() -> None:
     async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         place = MailServer("127.0.0.1", port, user="u", password=Secret("pässword"), starttls=False)
-        assert not await send_mail(place, mail(NotifySettings(mail_to="ops@example.org"), NOTICE))
+        why = await send_mail(place, mail(NotifySettings(mail_to="ops@example.org"), NOTICE))
+    assert why == "UnicodeEncodeError"
 
 
 SMTP_ANSWERS = {
@@ -163,7 +180,9 @@ async def test_a_mail_server_that_cannot_prove_its_name_is_told_no_password(host
     async with await asyncio.start_server(talk, host, 0) as server:
         smtp = f"{host}:{server.sockets[0].getsockname()[1]}"
         settings = NotifySettings(mail_to="ops@example.org", smtp=smtp, smtp_user="u", smtp_password_env="PASSWORD")
-        assert await channels_of(settings, {"PASSWORD": "word"})["mail"](NOTICE) is is_told
+        assert await channels_of(settings, {"PASSWORD": "word"})["mail"](NOTICE) == (
+            None if is_told else "SSLCertVerificationError"
+        )
     assert (b"AUTH" in heard) is is_told
 
 

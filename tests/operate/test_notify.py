@@ -45,11 +45,11 @@ class Owner:
         self.heard: list[Notice] = []
         self.deaf = deaf
 
-    async def tell(self, command: Sequence[str], notice: Notice) -> bool:
+    async def tell(self, command: Sequence[str], notice: Notice) -> str | None:
         if self.deaf:
             raise FileNotFoundError(command[0])
         self.heard.append(notice)
-        return True
+        return None
 
 
 def notifier(store: MemoryStore, owner: Owner, *, search: str | None = None) -> Notifier:
@@ -256,7 +256,7 @@ async def test_the_command_hears_the_notice_and_nothing_of_our_environment(
 ) -> None:
     monkeypatch.setenv("CHATS_TOKEN", "s3cr3t-token")
     heard = tmp_path / "heard.txt"
-    assert await run_command((sys.executable, "-c", WRITE_DOWN, str(heard)), NOTICE)
+    assert await run_command((sys.executable, "-c", WRITE_DOWN, str(heard)), NOTICE) is None
     text = heard.read_text()
     assert json.loads(text.splitlines()[0])["name"] == "RemoraDeadLetters"
     assert "'REMORA_STATE': 'firing'" in text
@@ -269,18 +269,18 @@ async def test_the_command_may_call_remora(tmp_path: Path) -> None:
     store = SqliteStore(mirror)
     await store.open()
     await store.close()
-    assert await run_command((sys.executable, "-m", "remora", "gaps", "--store", f"sqlite:///{mirror}"), NOTICE)
+    assert await run_command((sys.executable, "-m", "remora", "gaps", "--store", f"sqlite:///{mirror}"), NOTICE) is None
 
 
 async def test_words_that_no_variable_can_hold_reach_the_command_too(tmp_path: Path) -> None:
     heard = tmp_path / "heard.txt"
     notice = msgspec.structs.replace(NOTICE, text="tide\0clock")
-    assert await run_command((sys.executable, "-c", WRITE_DOWN, str(heard)), notice)
+    assert await run_command((sys.executable, "-c", WRITE_DOWN, str(heard)), notice) is None
     assert "'REMORA_TEXT': 'tide\N{REPLACEMENT CHARACTER}clock'" in heard.read_text()
 
 
 async def test_a_command_that_fails_is_told_apart_from_one_that_works() -> None:
-    assert not await run_command((sys.executable, "-c", "raise SystemExit(3)"), NOTICE)
+    assert await run_command((sys.executable, "-c", "raise SystemExit(3)"), NOTICE) == "it ended with code 3"
 
 
 def test_the_owner_writes_one_line_and_nobody_is_told_by_default(tmp_path: Path) -> None:

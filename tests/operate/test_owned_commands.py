@@ -19,7 +19,7 @@ async def test_a_command_of_notify_that_hangs_ends_with_what_it_has_started(
 ) -> None:
     monkeypatch.setattr(channels, "COMMAND_TIMEOUT_S", 1.0)
     async with held_until_the_end(tmp_path / "held") as held:
-        assert not await run_command(("sh", "-c", f"sleep 20 > {held}; true"), NOTICE)
+        assert await run_command(("sh", "-c", f"sleep 20 > {held}; true"), NOTICE) == "it took longer than 1 s"
 
 
 @pytest.mark.parametrize("command", ["sleep 20 > {held}; true", "sleep 20 2> {held} & echo token"])

@@ -36,7 +36,7 @@ class Story:
     def service(
         self,
         *,
-        tell: Callable[[Sequence[str], Notice], Awaitable[bool]] | None = None,
+        tell: Callable[[Sequence[str], Notice], Awaitable[str | None]] | None = None,
         sources: tuple[str, ...] = (),
         quiet: str | None = None,
     ) -> Notifier:
@@ -125,12 +125,12 @@ async def _killed_while_telling(story: Story, reading: Status, *, is_heard: bool
     """A service that is gone while its command runs."""
     killed = asyncio.Event()
 
-    async def tell(command: Sequence[str], notice: Notice) -> bool:
+    async def tell(command: Sequence[str], notice: Notice) -> str | None:
         if is_heard:
             await story.owner.tell(command, notice)
         killed.set()
         await asyncio.Event().wait()
-        return True
+        return None
 
     async with asyncio.TaskGroup() as group:
         doomed = group.create_task(story.look(story.service(tell=tell), reading))
@@ -142,7 +142,7 @@ def test_of_two_processes_one_tells_and_the_other_goes_on_where_it_ended() -> No
     async def main(clock: SimClock) -> None:
         story = Story(clock)
 
-        async def slowly(command: Sequence[str], notice: Notice) -> bool:
+        async def slowly(command: Sequence[str], notice: Notice) -> str | None:
             await clock.sleep_until(clock.monotonic_ns() + 5 * SECOND_NS)
             return await story.owner.tell(command, notice)
 

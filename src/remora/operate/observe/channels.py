@@ -50,12 +50,13 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         return f"[remora] {word}: {self.source} {self.name}"[:SUBJECT_CHARACTERS_MAX]
 
 
-Tell = Callable[[Sequence[str], Notice], Awaitable[bool]]
-Channel = Callable[[Notice], Awaitable[bool]]
+# None: it was delivered; otherwise why not, in a few words.
+Tell = Callable[[Sequence[str], Notice], Awaitable[str | None]]
+Channel = Callable[[Notice], Awaitable[str | None]]
 
 
-async def run_command(command: Sequence[str], notice: Notice) -> bool:
-    """Run it once. Returns whether it succeeded in time."""
+async def run_command(command: Sequence[str], notice: Notice) -> str | None:
+    """Run it once. None: it succeeded in time; otherwise why not."""
     variables = {
         NOTICE_VARIABLES[key]: storable(str(value or ""))  # no variable holds a NUL
         for key, value in msgspec.to_builtins(notice).items()
@@ -72,11 +73,11 @@ async def run_command(command: Sequence[str], notice: Notice) -> bool:
         async with asyncio.timeout(COMMAND_TIMEOUT_S):
             await process.communicate(msgspec.json.encode(notice))
     except TimeoutError:
-        return False
+        return f"it took longer than {COMMAND_TIMEOUT_S:.0f} s"
     finally:
         if process.returncode is None:
             await end_with_children(process)
-    return process.returncode == 0
+    return None if process.returncode == 0 else f"it ended with code {process.returncode}"
 
 
 def channels_of(
@@ -143,7 +144,7 @@ def payload(style: WebhookStyle, notice: Notice) -> tuple[bytes, dict[str, str]]
 
 
 def _webhook(url: str, style: WebhookStyle) -> Channel:
-    async def send(notice: Notice) -> bool:
+    async def send(notice: Notice) -> str | None:
         body, headers = payload(style, notice)
         return await post_notice(url, body, headers)
 
@@ -161,7 +162,7 @@ def _mail(settings: NotifySettings, environ: Mapping[str, str]) -> Channel:
         is_here=host in LOOPBACK_NAMES,
     )
 
-    async def send(notice: Notice) -> bool:
+    async def send(notice: Notice) -> str | None:
         return await send_mail(server, mail(settings, notice))
 
     return send

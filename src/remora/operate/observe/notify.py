@@ -154,12 +154,12 @@ class Notifier:
         return sum([await self._tell(notice) for notice in self._outside_quiet_hours(notices)])
 
     async def test(self) -> str:
-        """Send a test notice by every channel, quiet hours or not; answers which of them worked."""
+        """Send a test notice by every channel, quiet hours or not; answers which of them worked, and why one did not."""
         notice = Notice(kind="test", source="remora", name="test", state="new", text="This is a test of notifications.")
         if not self._channels:
             return "nobody is configured in [notify]"
         done = {name: await self._try(name, notice) for name in self._channels}
-        return ", ".join(f"{name}: {'delivered' if worked else 'failed'}" for name, worked in done.items())
+        return ", ".join(f"{name}: {'delivered' if why is None else f'failed ({why})'}" for name, why in done.items())
 
     def _outside_quiet_hours(self, notices: list[Notice]) -> list[Notice]:
         """What may be told now. In quiet hours it is kept, of each alarm the latest.
@@ -198,17 +198,17 @@ class Notifier:
             log.warning("notice_left_out", kind=notice.kind, name=notice.name, most_per_hour=PER_HOUR_MAX)
             return False
         told_ns.append(now_ns)
-        return any([await self._try(name, notice) for name in self._channels])
+        return None in [await self._try(name, notice) for name in self._channels]
 
-    async def _try(self, channel: str, notice: Notice) -> bool:
+    async def _try(self, channel: str, notice: Notice) -> str | None:
+        """None: it was delivered; otherwise why not."""
         try:
-            done = await self._channels[channel](notice)
+            why = await self._channels[channel](notice)
         except OSError as error:
-            log.warning("notify_failed", channel=channel, error=type(error).__name__)
-            return False
-        if not done:
-            log.warning("notify_failed", channel=channel, error="it failed or took too long")
-        return done
+            why = type(error).__name__
+        if why is not None:
+            log.warning("notify_failed", channel=channel, error=why)
+        return why
 
     async def _matches(self, source: str, newest_id: int) -> Iterable[Notice]:
         """New items that contain every wanted word. Items from before we began are not new."""

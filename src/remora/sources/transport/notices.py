@@ -17,6 +17,7 @@ from remora.sources.secret import Secret
 from remora.sources.transport.aiohttp_lookup import LookupResolver
 
 TIMEOUT_S: Final = 10.0
+TOO_LATE: Final = f"no answer within {TIMEOUT_S:.0f} s"
 IMPLICIT_TLS_PORT: Final = 465
 ACCEPTED: Final = range(200, 300)
 
@@ -33,8 +34,8 @@ class MailServer:
     is_here: bool = False  # on this machine, where nobody is in between: its certificate may be anything
 
 
-async def post_notice(url: str, body: bytes, headers: Mapping[str, str]) -> bool:
-    """Whether the address accepted the body in time."""
+async def post_notice(url: str, body: bytes, headers: Mapping[str, str]) -> str | None:
+    """Post once. None: it was accepted; otherwise why not, without the address, which may be a secret."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     try:
         async with (
@@ -43,17 +44,19 @@ async def post_notice(url: str, body: bytes, headers: Mapping[str, str]) -> bool
             ) as session,
             session.post(url, data=body, headers=headers, allow_redirects=False) as reply,
         ):
-            return reply.status in ACCEPTED
-    except (aiohttp.ClientError, TimeoutError, ValueError):
-        return False
+            return None if reply.status in ACCEPTED else f"it answered HTTP {reply.status}"
+    except TimeoutError:
+        return TOO_LATE
+    except (aiohttp.ClientError, ValueError) as error:
+        return type(error).__name__
 
 
-async def send_mail(server: MailServer, message: EmailMessage) -> bool:
-    """Whether the server took the mail in time."""
+async def send_mail(server: MailServer, message: EmailMessage) -> str | None:
+    """Give the mail to the server. None: it took it; otherwise why not."""
     return await asyncio.to_thread(_send, server, message)
 
 
-def _send(server: MailServer, message: EmailMessage) -> bool:
+def _send(server: MailServer, message: EmailMessage) -> str | None:
     is_tls, trust = server.port == IMPLICIT_TLS_PORT, _trust(server)
     try:
         with (
@@ -66,9 +69,13 @@ def _send(server: MailServer, message: EmailMessage) -> bool:
             if server.user is not None and server.password is not None:
                 connection.login(server.user, server.password.reveal())
             connection.send_message(message)
-    except (OSError, smtplib.SMTPException, ValueError):  # the last: what cannot be written into a login or an address
-        return False
-    return True
+    except TimeoutError:
+        return TOO_LATE
+    except smtplib.SMTPResponseException as error:  # its text may quote the login
+        return f"the mail server answered {error.smtp_code} ({type(error).__name__})"
+    except (OSError, smtplib.SMTPException, ValueError) as error:  # the last: what no login and no address can hold
+        return type(error).__name__
+    return None
 
 
 def _trust(server: MailServer) -> ssl.SSLContext:
