@@ -151,7 +151,7 @@ def _query(
     connection.set_progress_handler(lambda: is_left() or time.monotonic() > ends_s, _STEPS)
     # A view reads half of a surrogate pair from a body as bytes that are no text.
     connection.text_factory = lambda found: found.decode("utf-8", "replace")
-    # No value is made that could not be told. `_answer_bytes` is above any body, so that each can be looked into.
+    # No value is made that could not be told. A longer body, which only a much larger `body_max` lets in, cannot be looked into.
     length_max = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bytes_max)
     try:
         with closing(connection.execute(statement)) as cursor:
