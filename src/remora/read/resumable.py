@@ -17,8 +17,8 @@ from remora.core.errors import DISK_ERRORS, ConfigurationError, RemoraError
 from remora.files import PRIVATE_FILE, NotAFile, file_to_write, open_alone, put_in_place, sync_file, write_whole
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
-# The place is remembered after this many rows.
-REMEMBER_EVERY_ROWS: Final = 500_000
+# The place is remembered after this many rows, a few seconds of work: it costs a wait for the disk.
+REMEMBER_EVERY_ROWS: Final = 100_000
 
 
 class Progress(msgspec.Struct, frozen=True):
