@@ -252,6 +252,43 @@ async def test_viewers_share_one_reading_a_second(console: Console) -> None:
     assert await console.feed.latest() is first
 
 
+async def test_whoever_waits_for_the_same_reading_hears_that_it_failed() -> None:
+    begun: list[None] = []
+    fails = asyncio.Event()
+
+    async def read() -> Status:
+        begun.append(None)
+        await fails.wait()
+        raise StoreUnavailable("the store does not answer", hint="wait a moment")
+
+    feed = StatusCache(read, Metrics(), clock=SystemClock())
+    waiting = [asyncio.create_task(feed.latest()) for _ in range(10)]
+    await asyncio.sleep(0)
+    fails.set()
+    heard = await asyncio.gather(*waiting, return_exceptions=True)
+    assert (len(begun), {type(each) for each in heard}) == (1, {StoreUnavailable})
+
+
+async def test_a_store_that_is_silent_keeps_nobody_waiting_and_what_it_says_later_is_heard(console: Console) -> None:
+    answers = asyncio.Event()
+    begun: list[None] = []
+
+    async def read() -> Status:
+        begun.append(None)
+        await answers.wait()
+        return await console._read()
+
+    feed = StatusCache(read, console.metrics, clock=console.clock, answer_within_s=0.01)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="has not answered"):
+            await feed.latest()
+    assert "NaN" in console.metrics.scrape("")[0].decode()
+    answers.set()
+    assert SOURCE in (await feed.latest()).sources
+    assert len(begun) == 1
+    await feed.close()
+
+
 async def test_a_scrape_of_a_running_console_has_exactly_the_documented_metrics(console: Console) -> None:
     await console.beat()
     console.metrics.batch_stored(0.001)

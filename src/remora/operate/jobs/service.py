@@ -115,6 +115,7 @@ class Service:
             await history.open(self._store, self._settings.sources, now_ns=self._clock.wall_ns())
             await self._feed.timeline.open(self._store, self._settings.sources)
             console.obey(self._operator)
+            opened.push_async_callback(self._feed.close)
             await console.open()
             opened.push_async_callback(console.close)
             runs = [await self._open(name, source, opened) for name, source in self._settings.sources.items()]
