@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 
 from remora.contracts import Outcome
 from remora.operate.jobs.clock import SystemClock
@@ -98,6 +99,24 @@ async def test_a_statement_on_a_silent_connection_ends_as_a_lost_one(way: Way) -
         with pytest.raises(ConnectionLost):
             async with connections.explaining(connection):
                 await connection.execute("SELECT 1")
+    await connection.close()
+
+
+async def test_a_statement_that_is_cancelled_on_a_silent_connection_ends_as_cancelled(way: Way) -> None:
+    connection = await connect(way.url)
+    way.fall_silent()
+
+    async def ask() -> None:
+        async with connections.explaining(connection):
+            await connection.execute("SELECT 1")
+
+    asking = asyncio.create_task(ask())
+    while connection.info.transaction_status is not TransactionStatus.ACTIVE:  # noqa: ASYNC110 - the driver tells nobody
+        await asyncio.sleep(0)
+    asking.cancel()
+    async with asyncio.timeout(20):
+        with pytest.raises(asyncio.CancelledError):
+            await asking
     await connection.close()
 
 

@@ -43,17 +43,30 @@ class _Session(psycopg.AsyncConnection[Row]):
 
     async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Wait for the server; the end of the connection ends the wait, too."""
-        if self.answers_within_s is None:
-            return await super().wait(gen, *arguments, **options)
-        patience = asyncio.get_running_loop().call_later(self.answers_within_s, self._hang_up)
+        before = _cancellings()
+        patience = None
+        if self.answers_within_s is not None:
+            patience = asyncio.get_running_loop().call_later(self.answers_within_s, self._hang_up)
         try:
             return await super().wait(gen, *arguments, **options)
+        except psycopg.Error:
+            # When cancelled, the driver waits once more, and a connection that breaks meanwhile hides the cancellation.
+            if _cancellings() > before:
+                raise asyncio.CancelledError from None
+            raise
         finally:
-            patience.cancel()
+            if patience is not None:
+                patience.cancel()
 
     def _hang_up(self) -> None:
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.fileno())) as wire:
             wire.shutdown(socket.SHUT_RDWR)
+
+
+def _cancellings() -> int:
+    """How often this task was asked to stop."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 @asynccontextmanager
