@@ -225,6 +225,14 @@ async def test_a_replay_that_is_not_clear_is_refused(console: Console, body: byt
         assert "send {" in (await reply.json())["hint"]
 
 
+@pytest.mark.parametrize("path", ["/api/gaps/replay", "/login"])
+async def test_a_body_that_is_not_packed_as_it_says_is_refused(console: Console, path: str) -> None:
+    packed = {**OURS, "Content-Encoding": "gzip"}
+    async with visitor(console) as session, session.post(path, data=b'{"all": true}', headers=packed) as reply:
+        assert reply.status == 400
+        assert "Content-Encoding" in (await reply.json())["hint"]
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8611", "[", ""])
 async def test_a_forged_name_does_not_reach_a_loopback_console(console: Console, host: str) -> None:
     async with visitor(console) as session, session.get("/api/status", headers={"Host": host}) as reply:

@@ -231,6 +231,8 @@ class ConsoleServer:
             response = _error(408, "the request did not become whole in time", "send it in one piece")
             response.force_close()
             return response
+        except web.RequestPayloadError:
+            return _error(400, "the body cannot be read", "send it as it is, without Content-Encoding")
         except RemoraError as error:
             return _error(503 if isinstance(error, StoreError) else 400, error.message, error.hint)
 
