@@ -1,5 +1,6 @@
 """Is every change delivered at least once, whoever follows, and is none deleted that a named reader has not read?"""
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ from remora.contracts.reader import Change
 from remora.core.errors import ConfigurationError, StoreUnavailable
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.gap import GapState
+from remora.core.units import HOUR_NS
 from remora.operate.console.changes_feed import ChangesFeed
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.following import NamedFeed
@@ -305,6 +307,17 @@ async def test_a_stream_ends_whole_when_the_store_fails_and_the_next_one_says_wh
             connection.execute("DROP VIEW changes")
         assert b"HTTP/1.1" not in await reply.read()
         assert (await session.get(server.make_url("/api/changes"))).status == 503
+
+
+async def test_a_console_that_closes_ends_its_streams_whole_and_soon(store: Store, url: str) -> None:
+    app, closing_now = web.Application(), asyncio.Event()
+    app.add_routes(ChangesFeed(url, clock=SystemClock(), stream_ns=HOUR_NS, closing=closing_now).routes())
+    async with served(app) as server, ClientSession() as session:
+        reply = await session.get(server.make_url("/api/changes"), params={"since": "now"})
+        assert await reply.content.readuntil(b": alive\n\n")
+        closing_now.set()
+        async with asyncio.timeout(60):
+            assert b"data: " not in await reply.read()
 
 
 async def test_a_position_of_another_kind_of_store_is_refused(url: str, store: Store) -> None:

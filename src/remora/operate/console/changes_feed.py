@@ -32,10 +32,13 @@ _HEADERS: Final = {
 class ChangesFeed:
     """The change feed as server-sent events. `since` is a position, or `now`; without it the feed begins at its oldest."""
 
-    def __init__(self, url: str, *, clock: Clock, stream_ns: int = STREAM_NS) -> None:
+    def __init__(
+        self, url: str, *, clock: Clock, stream_ns: int = STREAM_NS, closing: asyncio.Event | None = None
+    ) -> None:
         self._url = url
         self._clock = clock
         self._stream_ns = stream_ns
+        self._closing = closing or asyncio.Event()  # set when the console closes: a stream ends, and loses nothing
         self._streams = 0
 
     def routes(self) -> list[web.RouteDef]:
@@ -70,10 +73,10 @@ class ChangesFeed:
                     events = (b"id: %s\ndata: %s\n\n" % (each.position.encode(), as_line(each)) for each in page)
                     await _send(response, b"".join(events))
                     since = page[-1].position
-                    if self._clock.monotonic_ns() >= ends_ns:
+                    if self._is_over(ends_ns):
                         return response
                 await _send(response, b": alive\n\n")
-                if self._clock.monotonic_ns() >= ends_ns:
+                if self._is_over(ends_ns):
                     return response
                 await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
         except RemoraError:
@@ -83,6 +86,9 @@ class ChangesFeed:
             if request.transport is not None:
                 request.transport.abort()
         return response
+
+    def _is_over(self, ends_ns: int) -> bool:
+        return self._closing.is_set() or self._clock.monotonic_ns() >= ends_ns
 
 
 async def _send(response: web.StreamResponse, events: bytes) -> None:

@@ -112,7 +112,7 @@ class ConsoleServer:
         self._bounds = bounds or Bounds()
         self._table = ConnectionTable(self._bounds)
         self._logins_refused = 0
-        self._closing = asyncio.Event()
+        self.closing = asyncio.Event()  # set when it closes: streams end
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -156,7 +156,7 @@ class ConsoleServer:
 
     async def close(self) -> None:
         """Close every viewer and stop listening."""
-        self._closing.set()
+        self.closing.set()
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
@@ -320,7 +320,7 @@ class ConsoleServer:
             await response.prepare(request)
             await self._send(response, b"retry: 1000\n\n")
             told: Mapping[str, tuple[Arrival, ...]] | None = None
-            while not self._closing.is_set() and self._knows(request):
+            while not self.closing.is_set() and self._knows(request):
                 await self._send(response, b"event: status\ndata: " + await self._cache.as_json() + b"\n\n")
                 newest = await self._latest_items()
                 if newest is not None and newest != told:
@@ -348,7 +348,7 @@ class ConsoleServer:
 
     async def _next_event(self) -> None:
         sleeping = asyncio.ensure_future(self._clock.sleep_until(self._clock.monotonic_ns() + EVENT_EVERY_NS))
-        closing = asyncio.ensure_future(self._closing.wait())
+        closing = asyncio.ensure_future(self.closing.wait())
         try:
             await asyncio.wait((sleeping, closing), return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -110,7 +110,8 @@ class Service:
             browsing = Browsing(self._settings.store.url)
             opened.push_async_callback(browsing.close)
             console.add_pages([*reader_routes(browsing), *ReadApi(browsing, clock=self._clock).routes()])
-            console.add_pages(ChangesFeed(self._settings.store.url, clock=self._clock).routes())
+            changes = ChangesFeed(self._settings.store.url, clock=self._clock, closing=console.closing)
+            console.add_pages(changes.routes())
             history = self._feed.history
             await history.open(self._store, self._settings.sources, now_ns=self._clock.wall_ns())
             await self._feed.timeline.open(self._store, self._settings.sources)
