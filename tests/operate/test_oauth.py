@@ -31,6 +31,7 @@ from remora.stores.memory import MemoryStore
 
 CANARY = "canary-77aa"
 OAUTH = {"oauth_url": "https://id.example/token", "client_id": "me", "client_secret_env": "S"}
+FILES_ONLY = {"oauth_url": "https://id.example/token", "client_id": "me"}
 
 
 def source(url: str = "https://api.example", **auth: str) -> SourceSettings:
@@ -109,6 +110,53 @@ async def test_a_refresh_token_that_cannot_be_kept_is_used_told_and_kept_later(t
     (tmp_path / "away").rename(folder)
     assert (await endpoints.read()).secret.reveal() == "t2"
     assert (endpoint.forms[-1]["refresh_token"], path.read_text()) == (CANARY, CANARY)
+
+
+async def test_a_secret_that_its_owner_replaces_in_its_file_is_the_next_one_to_be_used(tmp_path: Path) -> None:
+    client, refresh = tmp_path / "client", tmp_path / "refresh"
+    for path, text in ((client, "c1"), (refresh, "r1")):
+        path.write_text(text)
+        path.chmod(0o600)
+    files = {"client_secret_file": str(client), "refresh_token_file": str(refresh)}
+    endpoint = Endpoint([{"access_token": "t1", "refresh_token": "r2"}, {"access_token": "t2", "refresh_token": "r4"}])
+    settings = read_source("chats", {"kind": "listed", "url": "https://api.example", "auth": {**FILES_ONLY, **files}})
+    endpoints = origin(endpoint, settings, {})
+    await endpoints.read()
+    client.write_text("c2")
+    refresh.write_text("r3")
+    await endpoints.read()
+    assert [(form["client_secret"], form["refresh_token"]) for form in endpoint.forms] == [("c1", "r1"), ("c2", "r3")]
+    assert refresh.read_text() == "r4"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\x00", b"two\nlines"])
+async def test_a_secret_whose_file_cannot_be_read_any_more_stays_in_use(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "refresh"
+    path.write_text("r1")
+    path.chmod(0o600)
+    endpoint = Endpoint([{"access_token": "t1"}])
+    endpoints = origin(endpoint, source(refresh_token_file=str(path)), {"S": "s"})
+    path.unlink() if content is None else path.write_bytes(content)
+    assert (await endpoints.read()).secret.reveal() == "t1"
+    assert endpoint.forms[0]["refresh_token"] == "r1"
+
+
+async def test_a_refresh_token_that_its_owner_writes_during_a_request_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "refresh"
+    path.write_text("r1")
+    path.chmod(0o600)
+    endpoint = Endpoint([{"access_token": "t1", "refresh_token": "r2"}, {"access_token": "t2"}])
+    endpoints = origin(endpoint, source(refresh_token_file=str(path)), {"S": "s"})
+
+    async def replaced_meanwhile(url: str, form: bytes) -> Reply | NoReply:
+        path.write_text("r3")
+        return await endpoint(url, form)
+
+    endpoints.post_form = replaced_meanwhile
+    await endpoints.read()
+    await endpoints.read()
+    assert [form["refresh_token"] for form in endpoint.forms] == ["r1", "r3"]
+    assert path.read_text() == "r3"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """How do we get an OAuth 2 access token? From the token endpoint, through the gate."""
 
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,6 +15,16 @@ from remora.sources.secret import Secret
 PostForm = Callable[[str, bytes], Awaitable[Reply | NoReply]]
 
 
+class OwnersSecret(Protocol):
+    """A client secret or a refresh token, where its owner keeps it."""
+
+    def now(self) -> Secret:
+        """The one to use now: its owner may have replaced it."""
+
+    def replace(self, secret: Secret) -> None:
+        """The provider takes this one from now on. Called with each answer, also if it is the same."""
+
+
 class _Answer(msgspec.Struct):
     access_token: str
     expires_in: float | None = None
@@ -24,10 +35,7 @@ _answer = msgspec.json.Decoder(_Answer, strict=False)
 
 
 class FromTokenEndpoint:
-    """`SecretOrigin` of an access token. A new refresh token from the provider is used and passed to `keep`.
-
-    `keep` returns whether it could be kept; if not, it is called again with the next access token.
-    """
+    """`SecretOrigin` of an access token. A new refresh token from the provider replaces the last one."""
 
     def __init__(
         self,
@@ -35,10 +43,9 @@ class FromTokenEndpoint:
         url: str,
         *,
         client_id: str,
-        client_secret: Secret | None = None,
-        refresh_token: Secret | None = None,
+        client_secret: OwnersSecret | None = None,
+        refresh_token: OwnersSecret | None = None,
         scope: str | None = None,
-        keep: Callable[[Secret], bool] | None = None,
     ) -> None:
         self._where = where
         self._url = url
@@ -46,8 +53,6 @@ class FromTokenEndpoint:
         self._client_secret = client_secret
         self._refresh_token = refresh_token
         self._scope = scope
-        self._keep = keep
-        self._is_kept = True
         self.post_form: PostForm | None = None  # set once there is a gate
 
     def has_changed(self) -> bool:
@@ -57,7 +62,8 @@ class FromTokenEndpoint:
     async def read(self) -> Issued:
         """Ask the endpoint for an access token. Its answer is never shown."""
         assert self.post_form is not None, "a token is asked for once there is a gate"
-        reply = await self.post_form(self._url, urlencode(self._form()).encode())
+        refresh_token = None if self._refresh_token is None else self._refresh_token.now()
+        reply = await self.post_form(self._url, urlencode(self._form(refresh_token)).encode())
         if not isinstance(reply, Reply):
             raise RemoraError(f"{self._where}: the token endpoint does not answer ({reply.fault})", hint="wait")
         if is_down(reply.status):
@@ -71,23 +77,16 @@ class FromTokenEndpoint:
                 f"{self._where}: the token endpoint gives no token (HTTP {reply.status})",
                 hint="check client_id, its secret and the refresh token",
             )
-        self._replace_refresh_token(answer.refresh_token)
+        if self._refresh_token is not None and refresh_token is not None:
+            self._refresh_token.replace(Secret(answer.refresh_token) if answer.refresh_token else refresh_token)
         return issued(Secret(answer.access_token), answer.expires_in)
 
-    def _form(self) -> dict[str, str]:
+    def _form(self, refresh_token: Secret | None) -> dict[str, str]:
         form = {"grant_type": "client_credentials", "client_id": self._client_id}
-        if self._refresh_token is not None:
-            form |= {"grant_type": "refresh_token", "refresh_token": self._refresh_token.reveal()}
+        if refresh_token is not None:
+            form |= {"grant_type": "refresh_token", "refresh_token": refresh_token.reveal()}
         if self._client_secret is not None:
-            form["client_secret"] = self._client_secret.reveal()
+            form["client_secret"] = self._client_secret.now().reveal()
         if self._scope is not None:
             form["scope"] = self._scope
         return form
-
-    def _replace_refresh_token(self, token: str | None) -> None:
-        if self._refresh_token is None:
-            return
-        if token and token != self._refresh_token.reveal():
-            self._refresh_token, self._is_kept = Secret(token), self._keep is None
-        if not self._is_kept and self._keep is not None:
-            self._is_kept = self._keep(self._refresh_token)

@@ -4,8 +4,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,7 @@ from remora.operate.config.owned_commands import end_with_children, needs_termin
 from remora.operate.config.secrets import checked_token, key_of, oauth_secret, token_from_environment, token_from_file
 from remora.operate.config.settings import SourceSettings, account_of
 from remora.sources.auth import Credential, Issued, SecretOrigin, issued
-from remora.sources.oauth import FromTokenEndpoint
+from remora.sources.oauth import FromTokenEndpoint, OwnersSecret
 from remora.sources.secret import Secret
 
 log = structlog.get_logger()
@@ -88,26 +87,72 @@ def _origin(key: str, auth: AuthSettings, environ: Mapping[str, str]) -> SecretO
 def _token_endpoint(key: str, auth: AuthSettings, environ: Mapping[str, str]) -> FromTokenEndpoint:
     assert auth.oauth_url is not None, "checked when it was read"
     assert auth.client_id is not None, "checked when it was read"
-    kept_in = None if auth.refresh_token_file is None else Path(auth.refresh_token_file).expanduser()
     return FromTokenEndpoint(
         f"{key}.oauth_url",
         auth.oauth_url,
         client_id=auth.client_id,
-        client_secret=oauth_secret(key, auth, "client_secret", environ),
-        refresh_token=oauth_secret(key, auth, "refresh_token", environ),
+        client_secret=_owners_secret(key, auth, "client_secret", environ),
+        refresh_token=_owners_secret(key, auth, "refresh_token", environ),
         scope=auth.scope,
-        keep=None if kept_in is None else partial(_keep, f"{key}.refresh_token_file", kept_in),
     )
 
 
-def _keep(where: str, path: Path, token: Secret) -> bool:
-    """Replace the file whole: a crash in between must lose neither the old token nor the new one."""
-    try:
-        write_whole(path, token.reveal().encode())
-    except OSError as error:
-        log.warning("refresh_token_not_kept", setting=where, why=error.strerror or type(error).__name__)
-        return False
-    return True
+def _owners_secret(key: str, auth: AuthSettings, name: str, environ: Mapping[str, str]) -> OwnersSecret | None:
+    """The client secret or the refresh token; None if there is none."""
+    secret = oauth_secret(key, auth, name, environ)
+    if secret is None:
+        return None
+    file = getattr(auth, f"{name}_file")
+    return InMemory(secret) if file is None else InFile(f"{key}.{name}_file", Path(file).expanduser(), secret)
+
+
+class InMemory:
+    """`OwnersSecret` that came from a variable. One that the provider replaces is lost with the process."""
+
+    def __init__(self, secret: Secret) -> None:
+        self._secret = secret
+
+    def now(self) -> Secret:
+        return self._secret
+
+    def replace(self, secret: Secret) -> None:
+        self._secret = secret
+
+
+class InFile:
+    """`OwnersSecret` in a file. What its owner writes there wins over what the provider gave."""
+
+    def __init__(self, where: str, path: Path, secret: Secret) -> None:
+        self._where = where
+        self._path = path
+        self._secret = secret
+        self._in_file = secret.reveal()  # what the file held when it was last read or written
+
+    def now(self) -> Secret:
+        """The last one stays in use while the file cannot be read."""
+        with suppress(ConfigurationError):
+            found = token_from_file(self._where, self._path)
+            if found != self._in_file:
+                self._secret, self._in_file = Secret(found), found
+        return self._secret
+
+    def replace(self, secret: Secret) -> None:
+        """One that cannot be written is used all the same, told, and written with the next answer."""
+        last = self._secret
+        if self.now() is not last:
+            return  # its owner has written another one meanwhile
+        self._secret = secret
+        if secret.reveal() != self._in_file:
+            self._write(secret.reveal())
+
+    def _write(self, text: str) -> None:
+        """Replace the file whole: a crash in between must lose neither the old token nor the new one."""
+        try:
+            write_whole(self._path, text.encode())
+        except OSError as error:
+            log.warning("refresh_token_not_kept", setting=self._where, why=error.strerror or type(error).__name__)
+        else:
+            self._in_file = text.strip()  # as it will be read
 
 
 class FromEnvironment:
