@@ -10,7 +10,7 @@ from remora.core.ledger.run import StoppedBy
 from remora.loops.listed.run import RunOptions
 from remora.sim.clock import SimClock, run
 from remora.sim.replies import Answer, Response
-from remora.sources.listed import DetailSettings
+from remora.sources.listed import DetailSettings, ListSettings, Paging
 from tests.loops.listed_rig import ListedRig, SmallArchive
 
 
@@ -87,6 +87,29 @@ def test_after_the_filter_of_the_list_was_widened_the_next_run_finds_the_older_e
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert await rig.is_complete()
         assert rig.archive.requests("detail") == {f"c{number}": 1 for number in range(15)}
+
+    run(main)
+
+
+class BlockArchive(SmallArchive):
+    """Says of every third page that it is the last one of its block. Somebody may take that for the end of the list."""
+
+    def _lines(self, lines: Sequence[tuple[str, int]], **more: object) -> bytes:
+        return super()._lines(lines, is_last=self.asked[-1] in {"page 3", "page 6"}, **more)
+
+
+def test_after_the_end_of_the_list_was_corrected_the_next_run_finds_what_is_behind_it() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, BlockArchive(80))
+        rig.settings = ListSettings(path="/pages", paging=Paging.PAGE, page_size=10, size_param="", end="is_last")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert not await rig.is_complete()
+        rig.settings = msgspec.structs.replace(rig.settings, end=None)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+        rig.archive.asked.clear()
+        await rig.run()
+        assert len(rig.archive.asked) < 4  # only the top
 
     run(main)
 

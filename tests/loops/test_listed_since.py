@@ -6,6 +6,7 @@ from datetime import datetime
 from random import Random
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from remora.core.errors import ConfigurationError
@@ -175,6 +176,20 @@ def test_what_a_full_walk_could_not_reach_while_the_clock_was_behind_has_not_van
             await rig.run(RunOptions(force=True))
             assert [key for key in rig.archive.truth() if await vanished(rig, key)] == []
             await rig.wait(HOUR_NS)
+
+    run(main)
+
+
+def test_windows_that_begin_earlier_than_before_are_read_by_the_next_run() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = rig_of(clock, "window")
+        late = msgspec.structs.replace(WINDOW, begin=str(START_S + 30 * STEP_S))
+        rig.settings = msgspec.structs.replace(rig.settings, window=late)
+        await rig.run()
+        assert not await rig.is_complete()
+        rig.settings = WAYS["window"]
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
 
     run(main)
 

@@ -118,7 +118,7 @@ class Capabilities:
     details_per_request: int = 1  # one request may ask for this many documents (`Discovery.further_keys`)
     each: str | None = None  # the list is walked for each entry of this other source
     positions: bool = False  # positions in the list can be computed (`WalkedSource`)
-    list_at: str | None = None  # a hash of where the list is and what is taken from it; another one has other entries
+    list_at: str | None = None  # a hash of where the list is, how it is walked and what is taken from it
     marks_at: str | None = None  # where entries have their marks; marks from elsewhere cannot be compared with them
     details_at: str | None = (
         None  # a hash of where details are and what belongs to them; another one has other documents

@@ -66,9 +66,6 @@ def capabilities_of(
     listed: ListSettings, detail: DetailSettings, each: str | None = None, *, url: str = ""
 ) -> Capabilities:
     """What a source with this declaration can do."""
-    # Other entries may come from another address, filter or key. Only a hash is told: there may be secrets in a body.
-    leads_to = [url, listed.path, listed.method, listed.body, listed.entries, listed.key, each]
-    leads_to += [] if listed.first_cursor is None else [listed.first_cursor]
     documents = [detail.inline, detail.path, detail.method, detail.body, detail.parts]
     return Capabilities(
         list=True,
@@ -77,13 +74,20 @@ def capabilities_of(
         joined_details=bool(detail.parts),
         details_per_request=detail.batch,
         each=each,
-        list_at=_hash(leads_to),
+        list_at=_hash([url, each, _entries_by(listed)]),
         marks_at=f"{listed.updated} {listed.mark_at}",
         details_at=_hash(documents),
     )
 
 
+def _entries_by(listed: ListSettings) -> dict[str, object]:
+    """What decides which entries a walk meets, and how far it goes: all but where their marks are, and how long a page is."""
+    declared: dict[str, object] = msgspec.to_builtins(listed)
+    return {name: value for name, value in declared.items() if name not in {"updated", "created", "page_size"}}
+
+
 def _hash(declared: Sequence[object]) -> str:
+    """Only a hash is told: there may be secrets in a body."""
     return blake2b(msgspec.json.encode(declared), digest_size=16).hexdigest()
 
 
