@@ -28,7 +28,7 @@ from remora.sim.transport import LATENCY_NS, SimTransport
 from remora.sources.auth import Credential, SignedTransport
 from remora.sources.dialects import Dialects
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging
-from remora.sources.rules import Rule
+from remora.sources.rules import Rule, ends_of
 from remora.stores.memory import MemoryStore
 from remora.stores.sqlite import InPlace, SqliteStore
 
@@ -203,7 +203,13 @@ class ListedRig:
         wire = SimTransport(answering, own, latency_ns=self.latency_ns)
         secret_param = "" if self.credential is None else self.credential.query_parameter
         declared = ListedSettings(
-            self.url, self.settings, self.detail, self.each, headers=self.headers, secret_param=secret_param
+            self.url,
+            self.settings,
+            self.detail,
+            self.each,
+            headers=self.headers,
+            secret_param=secret_param,
+            ends=ends_of(self.rules),
         )
         way_out: Transport = wire if life is None else life.guard(wire)
         if self.credential is not None:

@@ -7,10 +7,12 @@ import msgspec
 import pytest
 
 from remora.core.ledger.run import StoppedBy
+from remora.core.translation import Means
 from remora.loops.listed.run import RunOptions
 from remora.sim.clock import SimClock, run
 from remora.sim.replies import Answer, Response
 from remora.sources.listed import DetailSettings, ListSettings, Paging
+from remora.sources.rules import Rule
 from tests.loops.listed_rig import ListedRig, SmallArchive
 
 
@@ -110,6 +112,19 @@ def test_after_the_end_of_the_list_was_corrected_the_next_run_finds_what_is_behi
         rig.archive.asked.clear()
         await rig.run()
         assert len(rig.archive.asked) < 4  # only the top
+
+    run(main)
+
+
+def test_after_a_rule_that_ended_the_list_was_taken_out_the_next_run_finds_what_is_behind_it() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, BlockArchive(80), rules=(Rule("body.is_last", Means.END),))
+        rig.settings = ListSettings(path="/pages", paging=Paging.PAGE, page_size=10, size_param="")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert not await rig.is_complete()
+        rig.rules = ()
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
 
     run(main)
 

@@ -63,7 +63,7 @@ class DetailSettings(msgspec.Struct, frozen=True):
 
 
 def capabilities_of(
-    listed: ListSettings, detail: DetailSettings, each: str | None = None, *, url: str = ""
+    listed: ListSettings, detail: DetailSettings, each: str | None = None, *, url: str = "", ends: Sequence[str] = ()
 ) -> Capabilities:
     """What a source with this declaration can do."""
     documents = [detail.inline, detail.path, detail.method, detail.body, detail.parts]
@@ -74,7 +74,7 @@ def capabilities_of(
         joined_details=bool(detail.parts),
         details_per_request=detail.batch,
         each=each,
-        list_at=_hash([url, each, _entries_by(listed)]),
+        list_at=_hash([url, each, _entries_by(listed), *ends]),
         marks_at=f"{listed.updated} {listed.mark_at}",
         details_at=_hash(documents),
     )

@@ -86,6 +86,7 @@ class ListedSettings:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: Secret | None = field(default=None, repr=False)
     secret_param: str = ""  # the query parameter that carries the secret; a link may repeat it
+    ends: tuple[str, ...] = ()  # the rules that tell the end of the list
 
 
 class Listed:
@@ -98,7 +99,7 @@ class Listed:
         self._list = settings.list
         self._detail = settings.detail
         self._each = settings.each
-        self.capabilities = capabilities_of(settings.list, settings.detail, settings.each, url=self._url)
+        self.capabilities = capabilities_of(self._list, self._detail, self._each, url=self._url, ends=settings.ends)
         self._parents = Parents(entry_fields(settings.list, settings.detail))
         self._secret_param = settings.secret_param
         self._now_s = 0  # when the last walk began

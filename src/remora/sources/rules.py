@@ -65,6 +65,11 @@ class Rule(msgspec.Struct, frozen=True):
         _check_can_match(_parsed(self.wait), self.wait)
 
 
+def ends_of(rules: Iterable[Rule]) -> tuple[str, ...]:
+    """When these rules say that a list has ended."""
+    return tuple(rule.when for rule in rules if rule.means is Means.END)
+
+
 class CompiledRule:
     """A compiled rule. A body that matches holds all of these texts (`traces`); if there are none, any body may match."""
 

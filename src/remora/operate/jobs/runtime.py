@@ -33,7 +33,7 @@ from remora.sources.numbered import Numbered as NumberedByDeclaration
 from remora.sources.oauth import FromTokenEndpoint
 from remora.sources.plugins import open_plugin
 from remora.sources.presets import PRESETS
-from remora.sources.rules import headers_named
+from remora.sources.rules import ends_of, headers_named
 from remora.sources.transport.http import HttpTransport
 from remora.sources.transport.settings import HttpSettings
 from remora.sources.transport.way_out import parse_proxy, trusting
@@ -128,6 +128,7 @@ def listed_source(name: str, settings: SourceSettings, transport: Transport, *, 
         each=settings.each,
         headers=settings.headers,
         secret_param=secret_param,
+        ends=ends_of(settings.rules),
     )
     return Listed(transport, declared, name=name)
 
