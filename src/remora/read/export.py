@@ -60,20 +60,25 @@ def output(out: str | None, asked: str) -> Iterator[Target]:
 
 async def export_csv(mirror: MirrorReader, wanted: Wanted, target: Target) -> int:
     """Write one line per item or document, with a header; returns how many. Times are in UTC, NULL is empty."""
-    text = io.TextIOWrapper(target.file, "utf-8", errors="replace", newline="")
-    try:
-        lines = CsvLines(text)
-        columns = DOCUMENT_COLUMNS if wanted.is_listed else ITEM_COLUMNS
-        if not target.rows:
-            lines.row(columns)
-        async for rows in row_pages(mirror, wanted, target):
-            lines.rows(_csv_cells(columns, row) for row in rows)
-            text.flush()
-            target.wrote(len(rows), None if wanted.is_listed else rows[-1][_ID] + 1)
-    finally:
-        text.flush()
-        text.detach()  # the file belongs to whoever opened it
+    page = io.StringIO(newline="")
+    lines = CsvLines(page)
+    columns = DOCUMENT_COLUMNS if wanted.is_listed else ITEM_COLUMNS
+    if not target.rows:
+        lines.row(columns)
+        _pour(page, target.file)
+    async for rows in row_pages(mirror, wanted, target):
+        lines.rows(_csv_cells(columns, row) for row in rows)
+        _pour(page, target.file)
+        target.wrote(len(rows), None if wanted.is_listed else rows[-1][_ID] + 1)
     return target.rows
+
+
+def _pour(page: io.StringIO, file: BinaryIO) -> None:
+    """Write a page and empty it. A text file around the file would close it, and complain, when it cannot be written."""
+    file.write(page.getvalue().encode("utf-8", "replace"))
+    file.flush()
+    page.seek(0)
+    page.truncate()
 
 
 async def row_pages(
