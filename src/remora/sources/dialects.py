@@ -18,21 +18,18 @@ _IN_SO_MANY_WORDS: Final = ("rate limit", "Rate limit", "too many requests", "To
 _GOOGLE: Final = ("userRateLimitExceeded", "rateLimitExceeded", "quotaExceeded", "dailyLimitExceeded")
 
 
-def _pressure(when: str, *traces: str) -> CompiledRule:
-    return CompiledRule(Rule(when, Means.PRESSURE, _RETRY_AFTER), traces=[trace.encode() for trace in traces])
+def _pressure(when: str, *traces: str, wait: str = _RETRY_AFTER) -> CompiledRule:
+    return CompiledRule(Rule(when, Means.PRESSURE, wait), traces=[trace.encode() for trace in traces])
 
 
 # The field in which all of them say it with any status. Good answers rarely have one: one search excludes all of these.
 _ERROR: Final = '"error'
 
-# Telegram and others name the wait in the body of their 429, in seconds, and not in a header.
 _WAIT_INSIDE: Final = "not_null(body.retry_after, body.parameters.retry_after, body.error.retry_after)"
-_NAMED_INSIDE: Final = Rule(
-    f"status == `429` && {_WAIT_INSIDE}", Means.PRESSURE, f"not_null({_RETRY_AFTER}, {_WAIT_INSIDE})"
-)
 
 COMMON: Final = (
-    CompiledRule(_NAMED_INSIDE, traces=[b'"retry_after"']),
+    # Telegram and others, which name the wait in the body of their 429, in seconds, and not in a header
+    _pressure(f"status == `429` && {_WAIT_INSIDE}", '"retry_after"', wait=f"not_null({_RETRY_AFTER}, {_WAIT_INSIDE})"),
     # Slack, inside a 200
     _pressure("body.ok == `false` && body.error == 'ratelimited'", _ERROR, "ratelimited"),
     # Wikipedia and every other MediaWiki, inside a 200
