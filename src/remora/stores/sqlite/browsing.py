@@ -1,21 +1,17 @@
 """How does a person browse a SQLite file? In reads that end in time, on a connection of their own."""
 
 import sqlite3
-import time
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from remora.contracts.browsing import too_slow
 from remora.stores.browsing import CommonBrowsing
-from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.database import Connection, bounded
 from remora.stores.sqlite.reading import SqliteReader
 from remora.stores.statements import named
-
-# How often a read checks the time, in steps of SQLite's virtual machine.
-_STEPS: Final = 10_000
 
 T = TypeVar("T")
 
@@ -38,13 +34,10 @@ class SqliteBrowsing(SqliteReader, CommonBrowsing):
 
 
 def _bounded(connection: Connection, work: Callable[[Connection], T], seconds_max: float) -> T:
-    ends_s = time.monotonic() + seconds_max
-    connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
     try:
-        return work(connection)
+        with bounded(connection, seconds_max):
+            return work(connection)
     except sqlite3.OperationalError as error:
         if str(error) == "interrupted":
             raise too_slow(seconds_max) from None
         raise
-    finally:
-        connection.set_progress_handler(None, 0)

@@ -3,9 +3,11 @@
 import os
 import sqlite3
 import time
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from errno import EACCES
 from pathlib import Path
+from threading import Event
 from typing import Final, NamedTuple
 
 from remora.core.errors import ConfigurationError, StoreEmpty, StoreError, StoreForeign, StoreUnavailable
@@ -22,7 +24,8 @@ PAGE_BYTES: Final = 16 << 10
 # transaction open, the log only grows. Afterwards it is cut to this size.
 LOG_BYTES_MAX: Final = 16 << 20
 
-# How often `find_damage` checks the time, in steps of SQLite's virtual machine.
+# How often a read checks the time, in steps of SQLite's virtual machine, and how often `find_damage` does.
+READ_STEPS: Final = 10_000
 CHECK_STEPS: Final = 100_000
 
 Connection = sqlite3.Connection
@@ -231,6 +234,29 @@ def connect_beside(path: Path) -> Connection:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     return connection
+
+
+@contextmanager
+def bounded(
+    connection: Connection, seconds_max: float, *, is_left: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    """Interrupt a read that takes longer, or for which nobody waits any more (`while_awaited`)."""
+    ends_s = time.monotonic() + seconds_max
+    connection.set_progress_handler(lambda: is_left() or time.monotonic() > ends_s, READ_STEPS)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+@contextmanager
+def while_awaited() -> Iterator[Callable[[], bool]]:
+    """Tell a read in another thread whether its caller has left: what is read next, or closes, would wait for it."""
+    left = Event()
+    try:
+        yield left.is_set
+    finally:
+        left.set()
 
 
 def find_damage(path: Path, *, seconds_max: float) -> tuple[str | None, bool]:

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import cache
@@ -17,6 +16,7 @@ from remora.stores.common_keeping import CommonHousekeeping
 from remora.stores.reading import no_position
 from remora.stores.sqlite.database import (
     Connection,
+    bounded,
     check_place,
     connect_beside,
     connect_reader,
@@ -33,7 +33,6 @@ from remora.stores.statements import with_common
 WALKED_PAGES_MAX: Final = 50_000
 WALK_SECONDS_MAX: Final = 10.0
 LOG_BYTES_PER_PAGE: Final = 24
-_STEPS: Final = 10_000
 _COUNTED: Final = {
     "stored_items": "count_items",
     "stored_revisions": "count_revisions",
@@ -96,17 +95,14 @@ class SqliteHousekeeping(CommonHousekeeping):
         return await self._run(lambda connection: self._table_sizes(connection, seconds_max))
 
     def _table_sizes(self, connection: Connection, seconds_max: float) -> list[TableSize]:
-        ends_s = time.monotonic() + seconds_max
-        connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
         try:
-            sizes = connection.execute(self._sql["table_sizes"]).fetchall()
-            counts = {name: connection.execute(self._sql[count]).fetchone()[0] for name, count in _COUNTED.items()}
+            with bounded(connection, seconds_max):
+                sizes = connection.execute(self._sql["table_sizes"]).fetchall()
+                counts = {name: connection.execute(self._sql[count]).fetchone()[0] for name, count in _COUNTED.items()}
         except sqlite3.OperationalError as error:
             if str(error) in {"interrupted", "no such table: dbstat"}:
                 return []
             raise
-        finally:
-            connection.set_progress_handler(None, 0)
         return [TableSize(name, size, counts.get(name)) for name, size, _ in sizes]
 
     async def estimated_sizes(self) -> Sequence[TableSize]:

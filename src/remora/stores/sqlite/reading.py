@@ -1,7 +1,6 @@
 """How is a SQLite file read while another process writes it? Read-only and in short reads. Queries cannot write."""
 
 import sqlite3
-import time
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import closing
@@ -9,7 +8,6 @@ from functools import cache
 from importlib.resources import files
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
-from threading import Event
 from typing import Any, Final
 
 import msgspec
@@ -27,13 +25,11 @@ from remora.stores.reading import (
     slow_query,
     text_bytes,
 )
-from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.database import Connection, bounded, while_awaited
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.session import SqlitePart
 from remora.stores.statements import with_common
 
-# How often a query checks the time, in steps of SQLite's virtual machine.
-_STEPS: Final = 10_000
 _READING_ACTIONS: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -83,21 +79,14 @@ class SqliteReader(SqlitePart, CommonReader):
         await self._check_whole()
 
     async def query(self, statement: str, *, limit: int, seconds_max: float) -> QueryResult:
-        """The rows of one query. It ends when nobody waits for it any more: what is read next, or closes, comes after it."""
-        is_left = Event()
-        try:
-            return await self._read(
-                lambda connection: _query(
-                    connection,
-                    statement,
-                    limit,
-                    seconds_max,
-                    bytes_max=self._answer_bytes,
-                    is_left=is_left.is_set,
-                )
-            )
-        finally:
-            is_left.set()
+        """The rows of one query. It ends when nobody waits for it any more."""
+
+        def work(connection: Connection) -> QueryResult:
+            with bounded(connection, seconds_max, is_left=is_left):
+                return _query(connection, statement, limit, seconds_max, self._answer_bytes)
+
+        with while_awaited() as is_left:
+            return await self._read(work)
 
     async def _item_columns(self, page: Values) -> ItemColumns:
         return await self._read(lambda connection: self._columns_of(connection, page))
@@ -125,17 +114,8 @@ class SqliteReader(SqlitePart, CommonReader):
         return {"seq": int(text)}
 
 
-def _query(
-    connection: Connection,
-    statement: str,
-    limit: int,
-    seconds_max: float,
-    *,
-    bytes_max: int,
-    is_left: Callable[[], bool],
-) -> QueryResult:
+def _query(connection: Connection, statement: str, limit: int, seconds_max: float, bytes_max: int) -> QueryResult:
     refused: list[int] = []
-    ends_s = time.monotonic() + seconds_max
 
     def authorize(action: int, name: str | None, argument: str | None, *_: str | None) -> int:
         allowed = action in _READING_ACTIONS or (
@@ -148,7 +128,6 @@ def _query(
         return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
     connection.set_authorizer(authorize)
-    connection.set_progress_handler(lambda: is_left() or time.monotonic() > ends_s, _STEPS)
     # A view reads half of a surrogate pair from a body as bytes that are no text.
     connection.text_factory = lambda found: found.decode("utf-8", "replace")
     # No value is made that could not be told. A longer body, which only a much larger `body_max` lets in, cannot be looked into.
@@ -166,7 +145,6 @@ def _query(
     finally:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length_max)
         connection.text_factory = str
-        connection.set_progress_handler(None, 0)
         connection.set_authorizer(None)
     if not columns:
         raise refused_query("this statement gives no rows")

@@ -2,13 +2,11 @@
 
 import json
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
-from threading import Event
 from typing import Any, Final, TypeVar
 
 from remora.contracts.browsing import too_slow
@@ -20,19 +18,20 @@ from remora.stores.search_values import FEW_MAX, indexed, of_another_form, searc
 from remora.stores.sqlite.database import (
     BUSY_TIMEOUT_MS,
     Connection,
+    bounded,
     check_unwritten,
     explained,
     frozen,
     roll_back,
     search_file,
     size_with_log,
+    while_awaited,
 )
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.reserve import RESERVE_BYTES, check_room
 from remora.stores.sqlite.writer_lock import WriterLock
 from remora.stores.statements import with_common
 
-_STEPS: Final = 10_000
 _FORM: Final = 2  # of `create_index`; an index of another form is built again
 
 T = TypeVar("T")
@@ -189,25 +188,19 @@ class SqliteSearchIndex:
         return [EntryColumns(*row) for row in rows]
 
     async def _rows(self, name: str, values: dict[str, Any]) -> list[Any]:
-        """What a statement finds. It ends when nobody waits for it any more: what is read next, or closes, comes after it."""
-        is_left = Event()
-        try:
-            return await self._run(lambda: self._find(name, values, is_left=is_left.is_set))
-        finally:
-            is_left.set()
+        """What a statement finds. It ends when nobody waits for it any more."""
+        with while_awaited() as is_left:
+            return await self._run(lambda: self._find(name, values, is_left=is_left))
 
     def _find(self, name: str, values: dict[str, Any], *, is_left: Callable[[], bool]) -> list[Any]:
         connection = self._open_connection()
-        ends_s = time.monotonic() + self._seconds_max
-        connection.set_progress_handler(lambda: is_left() or time.monotonic() > ends_s, _STEPS)
         try:
-            return connection.execute(self._sql[name], values).fetchall()
+            with bounded(connection, self._seconds_max, is_left=is_left):
+                return connection.execute(self._sql[name], values).fetchall()
         except sqlite3.OperationalError as error:
             if str(error) == "interrupted":
                 raise too_slow(self._seconds_max) from None
             raise
-        finally:
-            connection.set_progress_handler(None, 0)
 
     async def size(self) -> IndexSize:
         """Entries, and bytes of the file with its log."""
