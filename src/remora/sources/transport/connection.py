@@ -5,6 +5,7 @@ they arrive, so that the measured latency is the provider's and not ours.
 """
 
 import asyncio
+import select
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +16,7 @@ import httptools
 from remora.contracts import Clock
 from remora.core.verdict import Fault, Misfit, NoReply, Reply
 from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
+from remora.sources.transport.known_heads import KnownHeads
 from remora.sources.transport.misfit import misfit_in
 from remora.sources.transport.poller import Poller
 from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT
@@ -45,6 +47,8 @@ class Connection:
     """One open connection. It is idle or waits for the answer to one request."""
 
     _headers: dict[str, str]  # of the answer so far, as far as they are kept
+    _has_begun: bool  # the parser has some of the next answer
+    _whole: bytes  # the answer, if one read brought all of it
     _length: bytes  # of its body, as it was told
 
     __slots__ = (
@@ -54,9 +58,11 @@ class Connection:
         "_buffer",
         "_clock",
         "_ends_with_connection",
+        "_has_begun",
         "_has_head",
         "_head_bytes",
         "_headers",
+        "_heads",
         "_late_ns",
         "_length",
         "_loop",
@@ -67,6 +73,8 @@ class Connection:
         "_size",
         "_socket",
         "_unsent",
+        "_watch",
+        "_whole",
         "departed_at_ns",
         "is_closed",
         "last_byte_at_ns",
@@ -82,11 +90,12 @@ class Connection:
         clock: Clock,
         body_max_bytes: int,
         names_kept: Mapping[bytes, str] = NAMES_KEPT,
+        heads: KnownHeads | None = None,
         late_ns: Callable[[int], int] = lambda _now_ns: 0,
     ) -> None:
         """`buffer` is shared by all connections of one event loop: it is read out before anything else runs.
 
-        `late_ns` says how late the event loop is at a moment.
+        `heads` may be shared by connections that keep the same headers. `late_ns` says how late the event loop is at a moment.
         """
         self._socket = link
         assert not isinstance(link, ssl.SSLSocket) or len(buffer) >= _TLS_RECORD_BYTES, "a record must fit"
@@ -95,6 +104,7 @@ class Connection:
         self._clock = clock
         self._body_max_bytes = body_max_bytes
         self._names_kept = names_kept
+        self._heads = heads or KnownHeads()
         self._late_ns = late_ns
         self.late_ns = 0  # when the last bytes were read
         self._loop = asyncio.get_running_loop()
@@ -104,6 +114,9 @@ class Connection:
         self.departed_at_ns = 0
         self.last_byte_at_ns = clock.monotonic_ns()
         self._parser = httptools.HttpResponseParser(self)
+        self._watch = select.poll()
+        self._watch.register(link.fileno(), select.POLLIN)
+        self._whole = b""
         self._began_unasked = False
         self._reset()
         poller.add(link.fileno(), self._on_readable)
@@ -142,8 +155,10 @@ class Connection:
         """Whether nothing came while nobody asked; otherwise it is closed. It may have come since the poller looked last."""
         if self.is_closed:
             return False
+        if not self._watch.poll(0):
+            return True  # fast path: to read and to be refused costs several times as much
         try:
-            self._socket.recv(1)
+            self._socket.recv(1)  # over TLS something may have come that is no answer
         except _WOULD_BLOCK:
             return True
         except OSError:
@@ -214,6 +229,12 @@ class Connection:
             self.close()  # nobody asked for this
             return
         self.last_byte_at_ns = now_ns
+        self._whole = b"" if self._has_begun or self._unsent else bytes(data)
+        if self._whole and (known := self._heads.answer_in(self._whole)) is not None:
+            head, body = known
+            on_answer, self._on_answer = self._on_answer, None
+            on_answer(Reply(head.status, body, self.departed_at_ns, now_ns, head.headers, self.late_ns))
+            return  # fast path
         size = self._size
         try:
             self._parser.feed_data(data)
@@ -248,6 +269,7 @@ class Connection:
     def on_message_begin(self) -> None:
         """Another answer begins. There must be a request for it."""
         self._began_unasked = self._on_answer is None
+        self._has_begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header of the answer."""
@@ -309,6 +331,8 @@ class Connection:
             answer = NoReply(Fault.BAD_ENCODING, self.departed_at_ns, self.last_byte_at_ns)
         on_answer, self._on_answer = self._on_answer, None
         assert on_answer is not None, "an answer that nobody waits for"
+        if keep and encoding is None and self._whole:
+            self._heads.learn(self._whole, self._parser.get_status_code(), self._headers, body)
         if keep and not self._unsent:
             self._reset()
         else:
@@ -321,5 +345,6 @@ class Connection:
         self._body: list[bytes] = []
         self._size = 0
         self._head_bytes = 0
+        self._has_begun = False
         self._has_head = False
         self._ends_with_connection = True

@@ -5,13 +5,11 @@ provider does is returned as a value.
 """
 
 import asyncio
-import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
-from urllib.parse import quote
 
 import aiohappyeyeballs
 import msgspec
@@ -21,12 +19,14 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import Fault, Misfit, NoReply, Reply
 from remora.sources.transport.connection import READ_BYTES, Connection, names_kept
 from remora.sources.transport.exhaustion import is_our_exhaustion
+from remora.sources.transport.known_heads import KnownHeads
 from remora.sources.transport.lookup import Lookups
 from remora.sources.transport.misfit import misfit_of
-from remora.sources.transport.origin import Origin, authority_end, origin_of, written_as_numbers
+from remora.sources.transport.origin import Origin, written_as_numbers
 from remora.sources.transport.places import Places
 from remora.sources.transport.poller import Poller, poller_for
 from remora.sources.transport.pool import Pool
+from remora.sources.transport.requests import Requests
 from remora.sources.transport.settings import KEEP_ALIVE_S, HttpSettings
 from remora.sources.transport.way_out import open_tunnel, trusting
 
@@ -38,11 +38,6 @@ SWEEP_EVERY_S: Final = 0.1
 MANY_AWAITED: Final = 32
 # If one address of a host does not answer within this time, the next one is tried in parallel.
 NEXT_ADDRESS_AFTER_S: Final = 0.25
-
-_PLAIN: Final = re.compile(r"[!-~]*")
-_USUAL: Final = re.compile(r"([a-z]+://[^/?#]+)(/[!\"$-~]*)")  # plain, with a path and without a fragment
-_KEPT_IN_TARGET: Final = "/?:@!$&'()*+,;=%-._~[]|"
-_IN_EVERY_REQUEST: Final = frozenset({"user-agent", "accept", "accept-encoding"})
 
 
 class LeanTransport:
@@ -60,6 +55,7 @@ class LeanTransport:
         """`tls` replaces the machine's own trust store and `ca_file`."""
         self._settings = settings
         self._names_kept = names_kept(settings.headers_kept)
+        self._heads = KnownHeads()
         self._clock = clock
         self._wire_sent = wire_sent
         self._tls = tls
@@ -68,14 +64,12 @@ class LeanTransport:
         self._lookups = Lookups()
         self._places = Places(settings.in_flight_max)
         self._pools: dict[Origin, Pool] = {}
-        self._pool_of: dict[str, Pool] = {}  # by the address up to its path
         self._busy: set[Connection] = set()
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._sweeper: asyncio.TimerHandle | None = None
         self._look_due_ns = 0
         self._swept_at_ns = 0
-        self._common = {"User-Agent": settings.user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
-        self._common_head = _lines(self._common).encode("ascii")
+        self._requests = Requests(settings, self._pools)
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,10 +108,10 @@ class LeanTransport:
         self, url: str, permit: PromptPermit, on_reply: OnReply, *, headers: Mapping[str, str] | None = None
     ) -> "_Exchange | None":
         """Send exactly one request at once; None if there is no idle connection, or the gate holds it back."""
-        found = self._split(url)
+        found = self._requests.get(url, headers)
         if found is None or not self._places.is_free:
             return None
-        pool, target = found
+        pool, request = found
         connection = pool.take()
         if connection is None:
             return None
@@ -127,17 +121,16 @@ class LeanTransport:
             return None
         self._places.take_free()
         exchange = _Exchange(self, pool, connection, on_reply, gives_place=True)
-        self._write(exchange, self._request(pool, target, headers), permit, departed_at_ns)
+        self._write(exchange, request, permit, departed_at_ns)
         return exchange
 
     async def _send(
         self, url: str, permit: Permit, headers: Mapping[str, str] | None, body: bytes | None = None
     ) -> Reply | NoReply:
-        found = self._split(url)
+        found = self._requests.get(url, headers) if body is None else self._requests.post(url, headers, body)
         if found is None:
             return self._no_connection(Fault.CONNECTION)
-        pool, target = found
-        request = self._request(pool, target, headers, body)
+        pool, request = found
         # Waiting for a free connection is our own limit, so no timeout runs meanwhile.
         async with self._places:
             connection = pool.take() or await self._connection(pool)
@@ -180,7 +173,8 @@ class LeanTransport:
         """The request is over; its connection may be used again."""
         connection = exchange.connection
         self._busy.discard(connection)
-        self._put_back(exchange.pool, connection, now_ns=connection.last_byte_at_ns)
+        if not connection.is_closed:
+            self._put_back(exchange.pool, connection, now_ns=connection.last_byte_at_ns)
         if exchange.gives_place:
             self._places.give_back()
 
@@ -229,6 +223,7 @@ class LeanTransport:
             clock=self._clock,
             body_max_bytes=self._settings.body_max_bytes,
             names_kept=self._names_kept,
+            heads=self._heads,
             late_ns=self._late_ns,
         )
 
@@ -312,42 +307,6 @@ class LeanTransport:
         for pool in self._pools.values():
             pool.close_idle(since_before_ns=now_ns - keep_ns)
 
-    # ── what is written ─────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _split(self, url: str) -> tuple[Pool, str] | None:
-        """Where to connect to, and the request target; None if the address cannot be used."""
-        usual = _USUAL.fullmatch(url)
-        if usual is not None and (pool := self._pool_of.get(usual[1])) is not None:
-            return pool, usual[2]  # fast path
-        end = authority_end(url)
-        scheme, _, authority = url[:end].partition("://")
-        origin = origin_of(scheme.lower(), authority)
-        if origin is None:
-            return None
-        pool = self._pool_of[url[:end]] = self._pools.setdefault(origin, Pool(origin))
-        target = url[end:].partition("#")[0]
-        if not _PLAIN.fullmatch(target):  # an address that the provider wrote
-            target = quote(target, safe=_KEPT_IN_TARGET)
-        return pool, target if target.startswith("/") else f"/{target}"
-
-    def _request(self, pool: Pool, target: str, headers: Mapping[str, str] | None, body: bytes | None = None) -> bytes:
-        origin, own, common = pool.origin, "", self._common_head
-        if not headers and body is None and self._settings.proxy is None:  # fast path
-            return b"GET %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (target.encode("latin-1"), pool.host, self._common_head)
-        if headers:
-            own = _lines(headers)
-            names = {name.lower() for name in headers}
-            if not names.isdisjoint(_IN_EVERY_REQUEST):  # the owner's is sent instead
-                common = _lines(
-                    {name: text for name, text in self._common.items() if name.lower() not in names}
-                ).encode()
-            assert own.count("\n") == len(headers), "a header holds no line break"
-        if self._settings.proxy is not None and not origin.is_tls:  # the proxy must know where to
-            target = f"http://{origin.host_header}{target}"
-        method, length = ("GET", "") if body is None else ("POST", f"Content-Length: {len(body)}\r\n")
-        head = f"{method} {target} HTTP/1.1\r\nHost: {origin.host_header}\r\n{own}{length}"
-        return head.encode("latin-1") + common + b"\r\n" + (body or b"")
-
 
 class _Exchange(msgspec.Struct, eq=False):
     """One request on its connection."""
@@ -371,10 +330,6 @@ class _Exchange(msgspec.Struct, eq=False):
             self.is_over = True
             self.connection.close()
             self.transport.finished(self)
-
-
-def _lines(headers: Mapping[str, str]) -> str:
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
 
 
 async def _until_ready(descriptor: int, *, writing: bool) -> None:

@@ -17,11 +17,10 @@ FIRST_ANSWER_S: Final = 0.25
 class Pool:
     """The connections to one origin that no request uses."""
 
-    __slots__ = ("_first_answer", "_idle", "host", "opening", "origin", "session")
+    __slots__ = ("_first_answer", "_idle", "opening", "origin", "session")
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
-        self.host = origin.host_header.encode("latin-1")
         self.opening = 0  # connections that are being opened
         self.session: ssl.SSLSession | None = None  # of TLS: the next handshake resumes it
         self._first_answer: asyncio.Event | None = asyncio.Event() if origin.is_tls else None  # None: it came
