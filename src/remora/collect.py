@@ -57,10 +57,12 @@ from remora.gate.governor import GovernedPermit, Governor
 from remora.gate.request_batch import Answer, RequestBatch
 from remora.gate.stream_connect import StreamGate
 from remora.newest import BelievedNewest
+from remora.ordinary_answers import OrdinaryAnswers
 
 log = structlog.get_logger()
 
 OnDurable = Callable[[list[tuple[Discovery, Outcome]]], Awaitable[None]]
+Heard = tuple[Discovery, Asked]
 Met = frozenset[type[Verdict]]  # kinds of failures that an item met before
 
 # When this machine runs out of descriptors or memory: the wait before the same request.
@@ -108,9 +110,10 @@ class Collector(BelievedNewest):
         self._fetch_now = cast("PromptSource", source).fetch_now if is_prompt else None
         self._refusals = Refusals()
         self._known_good = KnownGood()
+        self._ordinary = OrdinaryAnswers(source, governor, dialect, self._known_good, self._refusals)
         governor.canaries.made_by(self._canary)
         self._asking: dict[Discovery, _Asking] = {}
-        self._batches: WeakSet[RequestBatch[tuple[Discovery, Asked]]] = WeakSet()
+        self._batches: WeakSet[RequestBatch[Heard]] = WeakSet()
         self._events = CollectEvents(source.name)
 
     @property
@@ -284,7 +287,7 @@ class Collector(BelievedNewest):
             self._meter.judged(self._source.name, discovery.via, answer.verdict)
             return answer
 
-    def _batch(self, discoveries: Sequence[Discovery]) -> RequestBatch[tuple[Discovery, Asked]]:
+    def _batch(self, discoveries: Sequence[Discovery]) -> RequestBatch[Heard]:
         """The first request for each of these; what needs more than one goes on by itself."""
         batch = RequestBatch(
             self._governor,
@@ -297,17 +300,14 @@ class Collector(BelievedNewest):
         self._batches.add(batch)
         return batch
 
-    def _hear_first(
-        self, answers: Sequence[Answer]
-    ) -> list[tuple[Discovery, Asked] | Coroutine[None, None, tuple[Discovery, Asked]]]:
+    def _hear_first(self, answers: Sequence[Answer]) -> list[Heard | Coroutine[None, None, Heard]]:
         """The first answers for these, which came in one tick."""
-        now_wall_ns = self._clock.wall_ns()
-        heard = [(answer[0], self._hear(*answer, now_wall_ns, _NOTHING_MET)) for answer in answers]
+        heard = self._ordinary.hear(answers, self._hear, now_wall_ns=self._clock.wall_ns())
         if heard:
             self._meter.judged(self._source.name, heard[0][0].via, *[asked.verdict for _, asked in heard])
         return [each if isinstance(each[1].verdict, _NEED_NO_RETRY) else self._go_on(*each) for each in heard]
 
-    async def _go_on(self, discovery: Discovery, answer: Asked) -> tuple[Discovery, Asked]:
+    async def _go_on(self, discovery: Discovery, answer: Asked) -> Heard:
         return discovery, await self._ask(discovery, UNBOUNDED, self._policy, answer)
 
     def _hear(

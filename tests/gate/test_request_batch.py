@@ -16,7 +16,8 @@ from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import Stretch
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
-from remora.gate.governor import Governor, Limits
+from remora.gate.governor import Limits
+from remora.gate.holding import Holding
 from remora.gate.local import LocalHome
 from remora.gate.request_batch import RequestBatch
 from remora.sim.clock import SimClock, run
@@ -174,13 +175,13 @@ def test_each_item_is_asked_for_once_and_durable(kind: type[Numbers]) -> None:
 def test_a_batch_that_waits_alone_gets_its_due_turns_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
 
-    class Looking(Governor):
-        def _hold_turn(self, lanes: list[Lane]) -> Hold | None:
+    class Looking(Holding):
+        def turn(self, lanes: list[Lane], in_flight: int) -> Hold | None:
             nonlocal looks
             looks += 1
-            return super()._hold_turn(lanes)
+            return super().turn(lanes, in_flight)
 
-    monkeypatch.setattr("tests.gate.numbers.Governor", Looking)
+    monkeypatch.setattr("remora.gate.governor.Holding", Looking)
 
     async def scenario(clock: SimClock) -> None:
         async with process(clock, PromptNumbers(clock), limits=Limits(SECOND_NS // 40_000, in_flight=32)) as one:

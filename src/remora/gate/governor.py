@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from remora.contracts import Clock, GateHome, Meter, SharedPace
 from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
-from remora.core.rate.gate_types import PACING, Hold, LimitedBy, RateFacts, Sent
-from remora.core.rate.held_time import pacing_limit
+from remora.core.rate.gate_types import PACING, RateFacts
 from remora.core.rate.limits import Limits as Limits
 from remora.core.rate.pacing import SEND_NS, Pacer, new_pacer, turns_every_ns
+from remora.core.rate.signal import good_answer
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
@@ -25,6 +25,7 @@ from remora.gate.canary import Canaries
 from remora.gate.departure_queue import DepartureQueue
 from remora.gate.hold_record import HoldRecord
 from remora.gate.hold_timer import HoldTimer
+from remora.gate.holding import Holding
 from remora.gate.learner import Learner
 from remora.gate.pace_events import WaitEvents
 from remora.gate.permit import Admission
@@ -70,10 +71,12 @@ class Governor:
         self._departing = DepartureQueue(on_empty=self._timer.changed)
         self._in_flight = 0
         self._leaving = 0  # admitted, not departed yet
-        self._unhindered_since_ns = clock.monotonic_ns()
-        self._departures = 0
+        self._departures = self._departures_before = 0  # before the present block
         self._wait_events = WaitEvents(source, clock=clock)
         self._holds = HoldRecord(clock, in_flight_max=limits.in_flight)
+        self._holding = Holding(
+            limits, home, self._learner, self._schedule, self.canaries, self._departing, self._admissions, clock=clock
+        )
         self._dispatcher: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -107,8 +110,12 @@ class Governor:
     def depart_now(self, permit: GovernedPermit) -> int | None:
         """Depart without waiting; None: something holds the request back, or another one is first."""
         now_ns = self._clock.monotonic_ns()
+        if self._is_unheld and self._departures > self._departures_before:
+            self._check_sent(now_ns=now_ns)
         is_free = self._is_unheld and self._schedule.has_departure(now_ns=now_ns)  # fast path
-        if self._departing.standing or not (is_free or self._hold_departure(permit, now_ns=now_ns) is None):
+        if self._departing.standing or not (
+            is_free or self._holding.departure(permit, self._in_flight, now_ns=now_ns) is None
+        ):
             return None
         return self._depart(permit, now_ns=now_ns)
 
@@ -119,11 +126,13 @@ class Governor:
         if stretch.is_probe:
             permit.is_probe = True
             self._learner.circuit.probe_for_all()
-        elif not self._is_unheld and self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
-            self._make_probe(permit)  # it was still connecting when the circuit opened, and departs first now
-        self._refusals.check(now_ns=now_ns)
-        is_kept = self._schedule.depart(stretch, now_ns=now_ns, was_ready=permit.was_ready)
-        permit.pace_bound &= is_kept or not self._learner.pace.edges_per_s  # before the first refusal, climb on
+        if not self._is_unheld:  # in a block nothing of this can have changed
+            if self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
+                self._make_probe(permit)  # it was still connecting when the circuit opened, and departs first now
+            self._refusals.check(now_ns=now_ns)
+        self._schedule.depart(stretch, now_ns=now_ns, was_ready=permit.was_ready)
+        if not self._schedule.is_kept and self._learner.pace.edges_per_s:  # before the first refusal, climb on
+            permit.pace_bound = False
         self._departures += 1
         self._leaving -= 1
         if self._holds.departure is not None:
@@ -137,8 +146,11 @@ class Governor:
 
     def sent(self, permit: GovernedPermit) -> None:
         """The request is on the wire. If the process stalled before that, the next departure counts from now."""
-        now_ns = self._clock.monotonic_ns()
-        if permit.departed_at_ns is not None and now_ns - permit.departed_at_ns > SEND_NS:
+        if permit.departed_at_ns is not None and not self._is_unheld:  # in a block, the next one looks at the clock
+            self._check_sent(now_ns=self._clock.monotonic_ns())
+
+    def _check_sent(self, *, now_ns: int) -> None:
+        if now_ns - self._schedule.departed.last_departure_ns > SEND_NS:
             self._schedule.sent_late(now_ns=now_ns)
 
     async def _until_free(self, permit: GovernedPermit) -> int:
@@ -148,7 +160,7 @@ class Governor:
             while True:
                 await self._departing.until_first(place)
                 now_ns = self._clock.monotonic_ns()
-                hold = self._hold_departure(permit, now_ns=now_ns)
+                hold = self._holding.departure(permit, self._in_flight, now_ns=now_ns)
                 if hold is None:
                     return now_ns
                 permit.was_ready = permit.pace_bound and hold.until_ns == self._schedule.departed.earliest_ns()
@@ -170,21 +182,23 @@ class Governor:
         if not permit.was_heard:
             self._refusals.heard(reply, verdict)
         permit.was_heard = True
-        is_run = permit.in_batch and said is NOTHING_SAID
-        if is_run and self._learner.hear_in_run(reply, verdict, pace_bound=permit.pace_bound):
-            return
-        sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe, permit.is_canary)
-        self._learner.hear(sent, reply, verdict, already_counted=already_counted, said=said)
+        self._learner.hear(permit.as_sent(), reply, verdict, already_counted=already_counted, said=said)
 
-    def batch_heard(self) -> None:
-        """Let the law hear the good answers of permits that are `in_batch`."""
-        self._learner.settle()
+    def learn_found(self, answers: Sequence[tuple[GovernedPermit, Reply, Verdict]]) -> None:
+        """The same for ordinary good answers, in one go."""
+        for permit, _, _ in answers:
+            assert not permit.was_heard, "an answer that was heard before"
+            permit.was_heard = True
+        self._refusals.heard_well(len(answers))
+        if not self._learner.hear_run([good_answer(reply, permit.pace_bound) for permit, reply, _ in answers]):
+            for permit, reply, verdict in answers:
+                self._learner.hear(permit.as_sent(), reply, verdict, already_counted=False)
 
     def state(self) -> RateFacts:
         """The facts about the rate. Reading them changes nothing."""
         now_ns = self._clock.monotonic_ns()
         counts = Counts(self._in_flight, self._leaving, len(self._admissions), self._departures)
-        hold = self._hold(self._schedule.granted.earliest_ns(), now_ns=now_ns, is_probe=False)
+        hold = self._holding.until(self._schedule.granted.earliest_ns(), now_ns=now_ns, is_probe=False)
         if hold is None or hold.limited_by in PACING:
             hold = self._refusals.hold(now_ns=now_ns) or hold
         wall_ns = self._clock.wall_ns()
@@ -260,7 +274,7 @@ class Governor:
                 if permit.is_probe:
                     self._learner.circuit.move(CircuitEvent.PROBE_LOST)
         if permits and self._in_flight >= self._limits.in_flight:
-            self._unhindered_since_ns = self._clock.monotonic_ns()
+            self._holding.unhindered_since_ns = self._clock.monotonic_ns()
         self._in_flight -= len(permits)
         if not self._leaving:
             self._holds.departure = None
@@ -271,7 +285,7 @@ class Governor:
         """Give turns while requests wait. The clock is read again before every turn: timers are not exact."""
         try:
             while lanes := self._admissions.lanes():
-                hold = self._holds.turn = self._hold_turn(lanes)
+                hold = self._holds.turn = self._holding.turn(lanes, self._in_flight)
                 if hold is None:
                     self._give_turns(lanes)
                     continue
@@ -281,7 +295,7 @@ class Governor:
                     await self._timer.until_turn(hold, least_ns=turns_every_ns(self._schedule.granted.interval_ns))
                 else:
                     await self._timer.until_over(hold)
-                    self._unhindered_since_ns = self._clock.monotonic_ns()
+                    self._holding.unhindered_since_ns = self._clock.monotonic_ns()
         except Exception as error:
             self._admissions.fail(error)
             raise
@@ -305,19 +319,20 @@ class Governor:
         permits = self._permits(count, lane, waiter, now_ns=now_ns)
         if is_probe:
             self._make_probe(permits[0])
-        self._is_unheld, before = are_alone and not self.canaries.will_probe, self._departures
+        self._is_unheld, self._departures_before = are_alone and not self.canaries.will_probe, self._departures
         try:
             waiter.give(permits)
         finally:
-            if self._is_unheld and self._departures > before:
-                count = self._departures - before
-                self._learner.departed(self._schedule.departed, permits[0].source, lane, count)
+            departed = self._departures - self._departures_before
+            if self._is_unheld and departed:
+                self._check_sent(now_ns=self._clock.monotonic_ns())
+                self._learner.departed(self._schedule.departed, permits[0].source, lane, departed)
             self._is_unheld = False
 
     def _permits(self, count: int, lane: Lane, waiter: Waiter, *, now_ns: int) -> list[GovernedPermit]:
         # Only a request that the pacer alone held back proves that the pace limits us. While this process has learned
         # a faster pace than it has shared, all keep the slower one, which proves nothing about the faster one.
-        free_ns = max(waiter.ready_at_ns, self._unhindered_since_ns)
+        free_ns = max(waiter.ready_at_ns, self._holding.unhindered_since_ns)
         paced_from = self._schedule.granted.paced_from(free_ns, now_ns=now_ns)
         self._refusals.admitted(count)
         # The last request that may be refused shows only that few may be in flight.
@@ -335,52 +350,6 @@ class Governor:
     def _make_probe(self, permit: GovernedPermit) -> None:
         permit.is_probe = True
         self._learner.circuit.move(CircuitEvent.PROBE)
-
-    def _hold_turn(self, lanes: list[Lane]) -> Hold | None:
-        if self._in_flight >= self._limits.in_flight:
-            return Hold(LimitedBy.IN_FLIGHT, None)
-        self._learner.settle()
-        now_ns = self._clock.monotonic_ns()
-        if (hold := self._refusals.hold(now_ns=now_ns)) is not None:
-            return hold
-        if self._home.sees_departures and self._departing.standing and self._admissions.is_one_batch(lanes):
-            return self._hold_without_time(now_ns=now_ns, is_probe=False)  # it would only queue behind them
-        before, stretch = self._schedule.granting_in, self._schedule.turn_in(now_ns=now_ns)
-        if stretch is None:
-            return self._hold_without_time(now_ns=now_ns, is_probe=False)
-        if stretch is not before and not stretch.binds:
-            self._unhindered_since_ns = max(self._unhindered_since_ns, stretch.starts_ns)
-        paced_until_ns = max(self._schedule.granted.turn_ns(), self._admissions.ready_at_ns(lanes))
-        return self._hold(paced_until_ns, now_ns=now_ns, is_probe=False)
-
-    def _hold_departure(self, permit: GovernedPermit, *, now_ns: int) -> Hold | None:
-        self._learner.settle()
-        is_full = self._in_flight >= self._limits.in_flight or self._refusals.is_full(now_ns=now_ns)
-        if self.canaries.will_probe and not permit.is_canary and not (is_full and self._admissions.has_canary):
-            return Hold(LimitedBy.CIRCUIT, None)  # it was still connecting when the circuit opened
-        if self._schedule.departure_in(now_ns=now_ns) is None:
-            return self._hold_without_time(now_ns=now_ns, is_probe=permit.is_probe)
-        return self._hold(self._schedule.departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
-
-    def _hold(self, paced_until_ns: int, *, now_ns: int, is_probe: bool) -> Hold | None:
-        """The later of the pacer's and the learner's moments: one wait, never a sum."""
-        hold = self._learner.hold(now_ns=now_ns, is_probe=is_probe)
-        if hold is not None and (hold.until_ns is None or hold.until_ns >= paced_until_ns):
-            return hold
-        return Hold(self._paced_by(), paced_until_ns) if paced_until_ns > now_ns else None
-
-    def _hold_without_time(self, *, now_ns: int, is_probe: bool) -> Hold:
-        """No stretch is held: wait until the gate home grants more time."""
-        if self._home.is_silent:
-            return Hold(LimitedBy.STORE, None)
-        if self._learner.not_before_ns > now_ns:  # until then no time is asked for, and nobody would end another wait
-            return Hold(LimitedBy.RETRY_AFTER, self._learner.not_before_ns)
-        if not self._learner.circuit.passes(now_ns=now_ns):
-            return Hold(LimitedBy.CIRCUIT, None)
-        return self._learner.hold(now_ns=now_ns, is_probe=is_probe) or Hold(self._paced_by(), None)
-
-    def _paced_by(self) -> LimitedBy:
-        return pacing_limit(self._learner.pace, interval_ns=self._schedule.granted.interval_ns)
 
     def storing(self, change: int) -> None:
         """So many more answers wait for the store, or so many less."""

@@ -128,7 +128,6 @@ class Learner(PaceInRuns):
         `already_counted` marks a failure that an earlier attempt met, or that made the item owed: it does not slow us
         down a second time. Nor does an item that hangs while the source answers others.
         """
-        self.settle()
         answer, departed_at_ns = signal.answer_of(verdict), sent.departed_at_ns
         is_good = answer is Answer.GOOD
         if departed_at_ns is not None and is_good:

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from remora.core.lanes import Lane
+from remora.core.rate.gate_types import Sent
 
 
 class Gate(Protocol):
@@ -36,7 +37,6 @@ class GovernedPermit(msgspec.Struct, eq=False, gc=False):
     pace_bound: bool
     is_canary: bool = False  # asks for something known to be good
     source: str = ""  # whose request it is; several sources may pass one gate
-    in_batch: bool = False  # its answer is heard together with others (`Governor.batch_heard`)
     is_probe: bool = False  # the only one that is sent while the circuit is open
     was_ready: bool = False  # before the pace let it depart
     was_heard: bool = False
@@ -55,6 +55,10 @@ class GovernedPermit(msgspec.Struct, eq=False, gc=False):
     def sent(self) -> None:
         """The request is on the wire."""
         self.gate.sent(self)
+
+    def as_sent(self) -> Sent:
+        """How it was sent, for whoever learns from its answer."""
+        return Sent(self.departed_at_ns, self.pace_bound, self.is_probe, self.is_canary)
 
     def assert_unused(self) -> None:
         """A second departure is our own bug."""

@@ -106,19 +106,20 @@ class RefusalCount:
 
     def heard(self, reply: Reply | NoReply, verdict: Verdict) -> None:
         """A request was answered. Without a reply nobody knows whether the provider refused it."""
-        self._is_over()
+        self.heard_well(1)
         if isinstance(verdict, Pressure) or (isinstance(reply, NoReply) and reply.departed_at_ns is not None):
             self._count()
 
     def given_up(self, *, was_sent: bool) -> None:
         """Nobody waits for the answer any more. If the request was sent, it may have been refused."""
-        self._is_over()
+        self.heard_well(1)
         if was_sent:
             self._count()
 
-    def _is_over(self) -> None:
-        assert self._unheard > 0, "more answers than requests"
-        self._unheard -= 1
+    def heard_well(self, count: int) -> None:
+        """So many requests were answered, and none of them was refused."""
+        assert self._unheard >= count, "more answers than requests"
+        self._unheard -= count
 
     def _count(self) -> None:
         if self._refusals is None:

@@ -113,7 +113,7 @@ class RequestBatch(Generic[T]):
     def _on_turns(self, permits: Sequence[GovernedPermit]) -> None:
         for permit in permits:
             discovery = self._waiting.popleft()
-            permit.source, permit.in_batch = self._source, True
+            permit.source = self._source
             sent = None
             if self._fetch_now is not None:
                 sent = self._fetch_now(discovery, permit, partial(self._on_reply, permit))
@@ -150,7 +150,6 @@ class RequestBatch(Generic[T]):
             self._fail(error)
         finally:
             self._governor.give_back(*[permit for _, permit, _ in answers])
-            self._governor.batch_heard()
             self._tell()
 
     def _finish(self, result: T) -> None:

@@ -11,11 +11,12 @@ from remora.core.rate.stretches import Stretch
 class Schedule:
     """The two schedules of one gate, and the stretch of time that each of them is in."""
 
-    __slots__ = ("_granted", "_home", "_late", "departed", "departing_in", "granting_in")
+    __slots__ = ("_granted", "_home", "_late", "departed", "departing_in", "granting_in", "is_kept")
 
     def __init__(self, home: GateHome, pacer: Pacer) -> None:
         self._home = home
         self._late = 0.0
+        self.is_kept = True  # about as much is sent as the pace allows: a busy machine sends less
         self.departed = pacer
         self._granted = pacer
         self.departing_in: Stretch | None = None
@@ -73,16 +74,14 @@ class Schedule:
         """So many turns were given."""
         self._granted = self.granted.took_turns(count, now_ns=now_ns)
 
-    def depart(self, stretch: Stretch, *, now_ns: int, was_ready: bool) -> bool:
-        """A request departs now; `was_ready` before the pace let it. The pacer asserts the ceiling.
-
-        Returns whether about as much is sent as the pace allows: a busy machine sends less.
-        """
-        before, self.departed = self.departed, self.departed.departed(now_ns=now_ns)
+    def depart(self, stretch: Stretch, *, now_ns: int, was_ready: bool) -> None:
+        """A request departs now; `was_ready` before the pace let it. The pacer asserts the ceiling."""
+        before = self.departed
+        self.departed = before.departed(now_ns=now_ns)
         self._home.departed(stretch, before, now_ns=now_ns)
         if was_ready:
             self._late = lateness(self._late, now_ns - before.pace_next_ns, interval_ns=before.interval_ns)
-        return is_kept(self._late)
+            self.is_kept = is_kept(self._late)
 
     def sent_late(self, *, now_ns: int) -> None:
         """The last request is on the wire, long after it departed: the next one counts from now."""

@@ -93,11 +93,12 @@ class Refusals:
             case Trouble() | Refused() | Deferred():
                 return False
 
-    def answered(self, discovery: Discovery) -> None:
-        """Remember an answer that is no failure."""
-        self._recent.append(None)
+    def answered(self, *discoveries: Discovery) -> None:
+        """Remember answers that are no failures."""
+        self._recent.extend([None] * min(ANSWERS_REMEMBERED, len(discoveries)))
         if self._keys:
-            self._keys.pop((discovery.kind, discovery.key), None)
+            for discovery in discoveries:
+                self._keys.pop((discovery.kind, discovery.key), None)
 
     def _refused(self, discovery: Discovery) -> bool:
         key = (discovery.kind, discovery.key)

@@ -27,17 +27,11 @@ class KnownGood:
 
     def hear(self, discovery: Discovery, verdict: Verdict) -> None:
         """Remember which keys have good answers, and which kind fails."""
-        if isinstance(verdict, Found):  # fast path
-            self.is_answering = True
-            keys = self._keys[discovery.kind]
-            keys.pop(discovery.key, None)
-            keys[discovery.key] = None
-            if len(keys) > KEYS_PER_KIND:
-                del keys[next(iter(keys))]
-            if isinstance(verdict.thing, Page):
-                self._list(verdict.thing)
-            return
         match verdict:
+            case Found():
+                self.answered(discovery)
+                if isinstance(verdict.thing, Page):
+                    self._list(verdict.thing)
             case Trouble() | Malformed():
                 self._failing, self.is_answering = discovery.kind, False
                 self._keys[discovery.kind].pop(discovery.key, None)
@@ -46,6 +40,16 @@ class KnownGood:
                 self.is_answering = True
             case Pressure() | Refused() | Deferred():
                 self.is_answering = False
+
+    def answered(self, *discoveries: Discovery) -> None:
+        """Remember keys of one kind with good answers, the latest last."""
+        self.is_answering = True
+        keys = self._keys[discoveries[-1].kind]
+        for discovery in discoveries[-KEYS_PER_KIND:]:
+            keys.pop(discovery.key, None)
+            keys[discovery.key] = None
+        while len(keys) > KEYS_PER_KIND:
+            del keys[next(iter(keys))]
 
     def canary(self, *, newest_id: int | None) -> Discovery | None:
         """Something to request that should get a good answer; None: nothing is known."""

@@ -4,7 +4,7 @@ from collections import deque
 
 from remora.core.rate.circuit_breaker import RECENT_ANSWERS
 from remora.core.rate.keeping import SLOW_ANSWERS
-from remora.core.rate.law import Answer, Pace
+from remora.core.rate.law import Answer, Answered, Pace
 from remora.core.reasons import GapReason
 from remora.core.verdict import (
     Deferred,
@@ -78,6 +78,12 @@ def came_at_ns(reply: Reply | NoReply) -> int:
     if isinstance(reply, NoReply) or not reply.late_ns:
         return reply.answered_at_ns
     return max(reply.departed_at_ns, reply.answered_at_ns - reply.late_ns)
+
+
+def good_answer(reply: Reply, pace_bound: bool) -> Answered:  # noqa: FBT001  runs for every answer
+    """An ordinary good answer, for the law."""
+    at_ns = came_at_ns(reply) if reply.late_ns else reply.answered_at_ns
+    return Answered(Answer.GOOD, reply.departed_at_ns, at_ns, pace_bound)
 
 
 def slowed_because(before: Pace, learned: Pace, verdict: Verdict | None) -> str | None:

@@ -29,10 +29,10 @@ from remora.stores.sqlite.writer_lock import WriterLock
 T = TypeVar("T")
 
 # As many as fit into one transaction before the first caller notices the wait for the last, and the event loop the pause.
-BATCH_MAX: Final = 256
+BATCH_MAX: Final = 512
 # Observations that can wait are written when there are so many of them, or this long after the last ones: at 2,600 items
 # a second, a transaction for every few items costs twice as much. With more of them, walks wait for their cursors.
-ENOUGH: Final = 128
+ENOUGH: Final = 256
 PAUSE_S: Final = 0.05
 # The event loop records a batch if the last one took no longer than this. A disk that has to be read and a busy machine take
 # longer, and would hold up everything else.
@@ -134,7 +134,7 @@ class Writer:
         return await self._offloader.run(lambda: self._write(batch, begun))
 
     def _is_quick(self, batch: Sequence[_Job]) -> bool:
-        is_light = len(batch) <= BATCH_MAX and all(isinstance(job, tuple) for job in batch)
+        is_light = len(batch) <= 2 * BATCH_MAX and all(isinstance(job, tuple) for job in batch)
         return is_light and self._took_s <= AT_ONCE_S and _body_bytes(batch) <= AT_ONCE_BYTES
 
     def _begin_at_once(self, batch: Sequence[_Job]) -> list[object] | None:

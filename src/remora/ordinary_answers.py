@@ -1,0 +1,91 @@
+"""Which answers need nothing but to be remembered? Nearly all: the item, and not a word more. Many are heard together.
+
+They pass the same verbs as any other answer, decode, classify and learn, with one look each. Everything else goes the
+general way: see `Collector`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from remora.contracts import Dialect, Source
+from remora.core.item import Readable
+from remora.core.ledger.asking import Asked, Refusals
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.known_good import KnownGood
+from remora.core.quota_headers import has_quota
+from remora.core.translation import NOTHING_SAID
+from remora.core.verdict import Found, NoReply, Reply, Verdict, has_content
+from remora.gate.governor import GovernedPermit, Governor
+from remora.gate.request_batch import Answer
+
+# At this wall clock, after these failures of earlier requests for the same thing.
+HearOther = Callable[[Discovery, GovernedPermit, Reply | NoReply, int, frozenset[type[Verdict]]], Asked]
+_NOTHING_MET: Final = frozenset[type[Verdict]]()
+
+
+class _Ordinary(msgspec.Struct, gc=False):
+    """An ordinary answer, and what it means."""
+
+    discovery: Discovery
+    permit: GovernedPermit
+    reply: Reply
+    asked: Asked
+
+
+class OrdinaryAnswers:
+    """The ordinary answers of one source."""
+
+    def __init__(
+        self, source: Source, governor: Governor, dialect: Dialect | None, known_good: KnownGood, refusals: Refusals
+    ) -> None:
+        self._source = source
+        self._governor = governor
+        self._dialect = dialect
+        self._known_good = known_good
+        self._refusals = refusals
+
+    def hear(
+        self, answers: Sequence[Answer], hear_other: HearOther, *, now_wall_ns: int
+    ) -> list[tuple[Discovery, Asked]]:
+        """Hear these answers in their order: each run of ordinary ones in one go, every other one by `hear_other`."""
+        heard: list[tuple[Discovery, Asked]] = []
+        run: list[_Ordinary] = []
+        for discovery, permit, reply in answers:
+            ordinary = self._read(discovery, permit, reply, now_wall_ns)
+            if ordinary is not None:
+                run.append(ordinary)
+                heard.append((discovery, ordinary.asked))
+            else:
+                self._learn(run)
+                run = []
+                heard.append((discovery, hear_other(discovery, permit, reply, now_wall_ns, _NOTHING_MET)))
+        self._learn(run)
+        return heard
+
+    def _read(
+        self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply, now_wall_ns: int
+    ) -> _Ordinary | None:
+        """What an ordinary answer means; None if it is not ordinary. Changes nothing."""
+        if discovery.kind is not Kind.ITEM or not has_content(reply) or (reply.headers and has_quota(reply.headers)):
+            return None
+        if self._dialect is not None:
+            said = self._dialect.translate(reply, now_wall_ns=now_wall_ns)
+            if said is not NOTHING_SAID:
+                return None
+        try:
+            decoded = self._source.decode(discovery, reply)
+        except Exception:  # noqa: BLE001 - met again on the general way, which tells it
+            return None
+        if not isinstance(decoded, Readable) or permit.departed_wall_ns is None:
+            return None
+        took_ns = reply.answered_at_ns - reply.departed_at_ns
+        return _Ordinary(discovery, permit, reply, Asked(Found(decoded.thing), permit.departed_wall_ns, 1, took_ns))
+
+    def _learn(self, run: Sequence[_Ordinary]) -> None:
+        if run:
+            discoveries = [one.discovery for one in run]
+            self._refusals.answered(*discoveries)
+            self._known_good.answered(*discoveries)
+            self._governor.learn_found([(one.permit, one.reply, one.asked.verdict) for one in run])
