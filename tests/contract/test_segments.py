@@ -4,7 +4,7 @@ import asyncio
 
 from remora.contracts import Store
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.core.ledger.segment import SEGMENT_IDS, Segment, SegmentKind
+from remora.core.ledger.segment import WIDE_SEGMENT_IDS, Segment, SegmentKind
 from remora.core.units import SECOND_NS
 from remora.stores.decisions import CLOCK_SLACK_NS
 from tests.contract.answers import MISSING, SOURCE, at, record, story
@@ -237,7 +237,7 @@ async def test_open_segments_count_what_is_left_by_kind(store: Store) -> None:
 async def test_a_wide_segment_is_claimed_in_pieces_newest_first_and_costs_one_row(store: Store) -> None:
     assert await plan(store, (1, 2**53)) == 1
     first, second = await claim(store, owner="one"), await claim(store, owner="two")
-    assert len(first.ids) <= SEGMENT_IDS
+    assert len(first.ids) <= WIDE_SEGMENT_IDS
     assert (first.ids.end, second.ids.end) == (2**53, first.ids.start - 1)
     assert await store.open_segments(SOURCE) == {BACKFILL: 2**53}
     assert await plan(store, (1, 2**53)) == 0

@@ -12,9 +12,12 @@ from remora.core.ledger.segment import (
     BATCH_MAX,
     LATER_ONES_ANSWERED,
     SEGMENT_IDS,
+    WIDE_FROM_IDS,
+    WIDE_SEGMENT_IDS,
     Segment,
     SegmentKind,
     Walk,
+    piece_size,
     top_piece,
 )
 
@@ -51,6 +54,12 @@ def test_pieces_hold_every_id_once_newest_first_and_none_is_too_long(wanted: IdR
     assert (pieces[0].end, pieces[-1].start) == (wanted.end, wanted.start)
     assert all(lower.end == upper.start - 1 for upper, lower in pairwise(pieces))
     assert all(piece.start % size == 0 for piece in pieces[:-1])
+
+
+def test_a_claim_takes_more_ids_while_there_are_many_and_fewer_when_all_walkers_share_the_rest() -> None:
+    assert piece_size(IdRange(1, 2**53)) == WIDE_SEGMENT_IDS
+    assert piece_size(IdRange(1, WIDE_FROM_IDS + 1)) == WIDE_SEGMENT_IDS
+    assert piece_size(IdRange(1, WIDE_FROM_IDS)) == SEGMENT_IDS
 
 
 def test_a_piece_of_all_ids_there_can_ever_be_is_as_small_as_any() -> None:

@@ -16,6 +16,11 @@ from remora.core.units import SECOND_NS
 
 # The most ids that one claim takes.
 SEGMENT_IDS: Final = 1_000
+# The same while a range is wide. Long runs of neighbours leave fuller pages in the indexes of SQLite, and a short range is
+# for all walkers, so that an item that hangs does not hold up the rest.
+WIDE_SEGMENT_IDS: Final = 4_000
+# From here on a range is wide: several of these pieces for each walker.
+WIDE_FROM_IDS: Final = 64_000
 # How many ids a worker may fetch beyond its durable cursor: the next owner checks so many before it walks.
 BATCH_MAX: Final = 200
 # If this many later ids were answered before the one that a walk waits for, that one is late, not the provider.
@@ -72,6 +77,11 @@ class Segment(msgspec.Struct, frozen=True):
     def left(self) -> IdRange | None:
         """The ids still to walk."""
         return IdRange(self.cursor + 1, self.ids.end) if self.cursor < self.ids.end else None
+
+
+def piece_size(left: IdRange) -> int:
+    """How many ids a claim takes at most from what is left of a range."""
+    return WIDE_SEGMENT_IDS if len(left) > WIDE_FROM_IDS else SEGMENT_IDS
 
 
 def top_piece(left: IdRange, *, size: int = SEGMENT_IDS) -> IdRange:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
-from remora.core.ledger.segment import Segment, SegmentKind, SegmentState, top_piece
+from remora.core.ledger.segment import Segment, SegmentKind, SegmentState, piece_size, top_piece
 from remora.stores.decisions import adds_coverage, is_lease_over, unplanned
 from remora.stores.memory.state import MemoryPart, SegmentRow
 
@@ -40,7 +40,8 @@ class MemorySegments(MemoryPart):
 
     def _cut(self, source: str, wide: SegmentRow) -> SegmentRow:
         """The row to claim. If it is wide, its highest ids become a row of their own."""
-        piece = top_piece(IdRange(wide.cursor + 1, wide.ids.end))
+        left = IdRange(wide.cursor + 1, wide.ids.end)
+        piece = top_piece(left, size=piece_size(left))
         if piece.start == wide.cursor + 1:
             return wide
         wide.ids = IdRange(wide.ids.start, piece.start - 1)

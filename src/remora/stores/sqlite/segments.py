@@ -6,7 +6,7 @@ from typing import Final
 
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
-from remora.core.ledger.segment import Segment, SegmentKind, top_piece
+from remora.core.ledger.segment import Segment, SegmentKind, piece_size, top_piece
 from remora.core.units import MILLISECOND_NS
 from remora.stores.common import Values
 from remora.stores.decisions import CLOCK_SLACK_NS, FORGOTTEN_AT_ONCE, adds_coverage, unplanned
@@ -65,7 +65,8 @@ class SqliteSegments(SqlitePart):
         if free is None:
             return
         segment_id, cursor, last_id = free
-        piece = top_piece(IdRange(cursor + 1, last_id))
+        left = IdRange(cursor + 1, last_id)
+        piece = top_piece(left, size=piece_size(left))
         if piece.start > cursor + 1:
             cut = {"segment_id": segment_id, "top": piece.start, "now": values["now"]}
             connection.execute(self._sql["cut_segment"], cut)
