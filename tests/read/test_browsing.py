@@ -153,19 +153,20 @@ async def test_the_way_up_from_a_comment_leads_to_its_story_or_says_where_it_bre
     assert await above(3, items_max=1) == ([2], None, None, True)
 
 
-COLUMNS = """type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
+IN_POSTGRES = """type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
 revision, hash, content_hash, body"""
-COPIES = f"INSERT INTO stored_items (source, id, {COLUMNS}) SELECT source, n, {COLUMNS} FROM stored_items, numbers WHERE id = 1"
+IN_SQLITE = re.sub("(type|fetched|changed)(_at)?,", r"\1_mark,", IN_POSTGRES.replace("last_", ""))
+COPIES = "INSERT INTO stored_items (source, id, {0}) SELECT source, n, {0} FROM stored_items, numbers WHERE id = 1"
 MANY = "WITH RECURSIVE numbers(n) AS (SELECT 1000 UNION ALL SELECT n + 1 FROM numbers WHERE n < 21000)"
 
 
 def copy_a_story_many_times(url: str) -> None:
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
-            connection.execute(f"{MANY} {COPIES}")
+            connection.execute(f"{MANY} {COPIES.format(IN_SQLITE)}")
         return
     with psycopg.connect(url) as database:
-        database.execute(f"{MANY} {COPIES}")
+        database.execute(f"{MANY} {COPIES.format(IN_POSTGRES)}")
 
 
 async def test_a_comment_has_its_story_if_the_way_up_is_whole(reader: BrowsingReader) -> None:

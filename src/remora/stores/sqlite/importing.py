@@ -9,11 +9,12 @@ from remora.contracts.importing import ImportState
 from remora.core.item import Item
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.units import MILLISECOND_NS
-from remora.stores.imported_rows import second_hand_row, state_from_row, still_uncovered
+from remora.stores.imported_rows import state_from_row, still_uncovered
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection, build_indexes
 from remora.stores.sqlite.feed import write_changes
+from remora.stores.sqlite.item_rows import second_hand_row
 from remora.stores.sqlite.recording import source_number
 from remora.stores.statements import with_common
 

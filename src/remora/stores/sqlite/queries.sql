@@ -29,16 +29,19 @@ SELECT source, id, revision, last_fetched_at, changed_at, body FROM stored_items
 WHERE source = :number AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: write_items
--- New items, and new bodies of stored ones.
+-- New items, and new bodies of stored ones. Marks count from the moment in the same row, which a stored item has not.
 INSERT INTO stored_items (
-  source, id, type, "by", time, parent, score, descendants, dead, deleted,
-  first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
+  source, id, type_mark, "by", time, parent, score, descendants, dead, deleted,
+  first_seen_at, fetched_mark, changed_mark, revision, hash, content_hash, body
 ) VALUES
 (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
 ON CONFLICT (source, id) DO UPDATE SET
-  type = excluded.type, "by" = excluded."by", time = excluded.time, parent = excluded.parent, score = excluded.score,
+  type_mark = excluded.type_mark, "by" = excluded."by", time = excluded.time, parent = excluded.parent, score = excluded.score,
   descendants = excluded.descendants, dead = excluded.dead, deleted = excluded.deleted,
-  last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, revision = excluded.revision,
+  fetched_mark = CASE
+    WHEN excluded.fetched_mark < 0 THEN excluded.first_seen_at + excluded.fetched_mark + 1 ELSE excluded.fetched_mark
+  END,
+  changed_mark = excluded.first_seen_at, revision = excluded.revision,
   hash = excluded.hash, content_hash = excluded.content_hash, body = excluded.body;
 
 -- name: take_reads

@@ -25,7 +25,6 @@ from remora.stores.decisions import (
     is_back,
     is_newly_gone,
     is_still_owed,
-    item_row,
     listing_of,
     new_item,
     settled_item,
@@ -34,6 +33,7 @@ from remora.stores.rows import gap_from_row, gap_to_row, nanoseconds
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.feed import write_changes
+from remora.stores.sqlite.item_rows import item_row
 from remora.stores.sqlite.statements import queries
 
 Job = tuple[str, Observation]  # source and observation

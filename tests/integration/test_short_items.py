@@ -1,0 +1,160 @@
+"""Do the rows of items mean what they meant when what they have alike is written as nothing (schema 5)?"""
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remora.contracts import Observation
+from remora.core.item import Item
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery
+from remora.core.units import MILLISECOND_NS
+from remora.core.verdict import Found
+from remora.stores.decisions import Held
+from remora.stores.sqlite import SqliteStore
+from remora.stores.sqlite.database import connect_writer
+from remora.stores.sqlite.item_rows import item_row
+from remora.stores.sqlite.portable import PortableSqliteStore
+from remora.stores.sqlite.statements import many_rows
+from remora.stores.tables import TABLES
+from tests.fixtures import frozen
+
+SEEN = 1_790_000_000_000
+LARGEST = 2**53
+FIELDS = """(source, id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at,
+changed_at, revision, hash, content_hash, body)"""
+# type, parent, dead, deleted, last_fetched_at, changed_at, revision
+KINDS: tuple[tuple[Any, ...], ...] = (
+    ("comment", 1, 0, 0, SEEN - 250, SEEN, 1),
+    ("comment", 1, 0, 0, SEEN, SEEN, 1),
+    ("story", None, 0, 0, SEEN - 90_000, SEEN, 1),
+    ("story", None, 1, 0, SEEN + 86_400_000, SEEN + 86_400_100, 2),
+    ("comment", 7, 0, 1, SEEN + 500, SEEN - 3_600_000, 3),  # the clock was set back
+    ("comment", 7, 1, 1, 0, SEEN, 1),  # from a file, never read from its source
+    ("job", None, 0, 0, 0, SEEN + 5, 1),
+    ("", None, 0, 0, SEEN - 1, SEEN, 1),
+    (None, None, 0, 1, 1, SEEN, 1),
+    ("é", None, 0, 0, SEEN - 1, SEEN, 1),
+)
+VIEWS = ("items", "item_fields", "threads", "revisions", "changes", "users", "user_fields")
+
+
+def fill(connection: sqlite3.Connection) -> None:
+    """Every kind of row in two sources that use the same ids, small ones and the largest."""
+    for number in (1, 2):
+        for place, (kind, parent, dead, deleted, fetched, changed, revision) in enumerate(KINDS, 1):
+            for item_id in (place, LARGEST - place):
+                body = f'{{"id":{item_id},"url":"https://www.x.org/{number}"}}'
+                row = (
+                    number,
+                    item_id,
+                    kind,
+                    "ada",
+                    7,
+                    parent,
+                    3,
+                    None,
+                    dead,
+                    deleted,
+                    SEEN,
+                    fetched,
+                    changed,
+                    revision,
+                )
+                connection.execute(
+                    f"INSERT INTO stored_items {FIELDS} VALUES ({'?,' * 16}?)", (*row, b"", b"h" * 16, body)
+                )
+                for earlier in range(1, revision):
+                    values = (number, item_id, earlier, SEEN, SEEN + earlier, "{}")
+                    connection.execute("INSERT INTO stored_revisions VALUES (?, ?, ?, ?, ?, ?)", values)
+        connection.execute("INSERT INTO reads VALUES (?, 1, 3, ?)", (number, SEEN + 60_000))
+        connection.execute(
+            "INSERT INTO stored_users VALUES (?, 'ada', ?, ?, ?, x'00', '{}')", (number, SEEN, SEEN, SEEN)
+        )
+    connection.commit()
+
+
+def shown(connection: sqlite3.Connection) -> Mapping[str, list[Any]]:
+    return {view: connection.execute(f"SELECT * FROM {view} ORDER BY 1, 2, 3").fetchall() for view in VIEWS}
+
+
+def test_every_view_of_a_store_of_the_fourth_schema_shows_what_it_showed(tmp_path: Path) -> None:
+    path = tmp_path / "remora.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(frozen.SQLITE.read_text("utf-8"))
+        for step in frozen.steps("sqlite")[1:4]:
+            connection.executescript(step.read_text("utf-8"))
+        connection.execute("DELETE FROM stored_revisions")
+        connection.execute("DELETE FROM stored_items")
+        connection.execute("DELETE FROM stored_users")
+        fill(connection)
+        before = shown(connection)
+    connect_writer(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert shown(connection) == before
+        assert len(before["items"]) == 4 * len(KINDS)
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        for kind in ("comment", "story", ""):
+            found = connection.execute("SELECT count(*) FROM items WHERE type = ?", (kind,)).fetchone()
+            assert found == (sum(row[2] == kind for row in before["items"]),)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> sqlite3.Connection:
+    """The connection of a writer to an empty store."""
+    path = tmp_path_factory.mktemp("rows") / "remora.db"
+    path.touch()
+    return connect_writer(path)
+
+
+moments = st.integers(1, 2**52)
+types = st.sampled_from(["comment", "story", "", None]) | st.text(max_size=3)
+READ = "SELECT type, first_seen_at, last_fetched_at, changed_at FROM stored_items WHERE source = 1 AND id = 1"
+WRITE = many_rows("write_items", 1)
+
+
+@given(types, moments, st.just(0) | moments, moments, st.just(0) | moments)
+def test_what_is_written_is_shown_and_the_first_moment_stays(
+    table: sqlite3.Connection, kind: str | None, first: int, fetched: int, later: int, fetched_later: int
+) -> None:
+    item, held = Item(1, b"{}", type=kind), Held(b"", b"", 1, 0)
+    name = None if kind is None else kind.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    table.execute(WRITE, item_row(1, item, held, now=first, fetched=fetched))
+    assert table.execute(READ).fetchone() == (name, first, fetched, first)
+    table.execute(WRITE, item_row(1, item, held, now=later, fetched=fetched_later))
+    assert table.execute(READ).fetchone() == (name, first, fetched_later, later)
+    table.execute("DELETE FROM stored_items")
+
+
+async def test_a_copy_shows_the_same_items(tmp_path: Path) -> None:
+    (table,) = (one for one in TABLES if one.name == "items")
+    rows = [
+        (1, place, kind, "ada", 7, parent, 3, None, dead, deleted, SEEN, fetched, changed, revision, b"", b"h", b"{}")
+        for place, (kind, parent, dead, deleted, fetched, changed, revision) in enumerate(KINDS, 1)
+    ]
+    store = PortableSqliteStore(tmp_path / "copy.db")
+    await store.open()
+    await store.import_rows(table, rows)
+    assert await store.export_rows(table, after=table.below_first, limit=100) == rows
+    await store.close()
+
+
+async def test_a_new_comment_is_stored_without_its_type_and_with_small_numbers_for_its_moments(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "remora.db")
+    await store.open()
+    item, now_ns = Item(1, b"{}", type="comment"), SEEN * MILLISECOND_NS
+    found = Observation(Discovery.item(1, via=Lane.LIVE), Found(item), now_ns - 200 * MILLISECOND_NS, now_ns)
+    await store.record("hn", found)
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "remora.db")) as connection:
+        marks = connection.execute("SELECT type_mark, fetched_mark, changed_mark FROM stored_items").fetchone()
+        assert marks == ("", -201, 0)
+        seen = connection.execute("SELECT type, first_seen_at, last_fetched_at, changed_at FROM items").fetchone()
+        assert seen == ("comment", SEEN, SEEN - 200, SEEN)
