@@ -13,6 +13,7 @@ from remora.stores.memory import MemoryStore
 from remora.stores.postgres import PostgresStore
 from remora.stores.sqlite import InPlace, SqliteStore
 from tests.postgres_server import PostgresServer
+from tests.prepared_sqlite import prepare
 
 # A factory gets the test's request, to ask for other fixtures, and gives an open, empty store.
 Factory = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Store]]
@@ -29,7 +30,7 @@ async def memory(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def sqlite(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     folder: Path = request.getfixturevalue("tmp_path")
-    store = SqliteStore(folder / "remora.db")
+    store = SqliteStore(prepare(folder / "remora.db"))
     await store.open()
     yield store
     await store.close()
@@ -38,7 +39,7 @@ async def sqlite(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def sqlite_in_place(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     folder: Path = request.getfixturevalue("tmp_path")
-    store = SqliteStore(folder / "remora.db", offload=InPlace)
+    store = SqliteStore(prepare(folder / "remora.db"), offload=InPlace)
     await store.open()
     yield store
     await store.close()

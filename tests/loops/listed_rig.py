@@ -31,6 +31,7 @@ from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSe
 from remora.sources.rules import Rule, ends_of
 from remora.stores.memory import MemoryStore
 from remora.stores.sqlite import InPlace, SqliteStore
+from tests.prepared_sqlite import prepare
 
 NAME = "chats"
 CEILING_NS = SECOND_NS  # 60/min, as a listed source has by default
@@ -254,7 +255,7 @@ class ListedRig:
 @asynccontextmanager
 async def sqlite_store(path: Path) -> AsyncIterator[Store]:
     """A store in a file, without threads."""
-    store = SqliteStore(path, offload=InPlace)
+    store = SqliteStore(prepare(path), offload=InPlace)
     await store.open()
     try:
         yield store

@@ -1,13 +1,12 @@
 """How do tests speak to `remora`? Through click's own runner, in a folder of their own, with an empty environment."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from remora.operate.cli.main import main
-from remora.stores import open_store
+from tests.prepared_sqlite import prepare
 from tests.read.conftest import fill
 
 
@@ -43,12 +42,5 @@ def command_line_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLin
 
 def with_mirror(remora: CommandLine) -> CommandLine:
     """The same command line, beside a small mirror with every kind of break."""
-
-    async def make() -> None:
-        store = open_store(f"sqlite:///{remora.folder}/remora.db")
-        await store.open()
-        await fill(store)
-        await store.close()
-
-    asyncio.run(make())
+    prepare(remora.folder / "remora.db", fill)
     return remora

@@ -22,6 +22,7 @@ from remora.stores import open_store
 from tests.library import ATTACK_STORY, CHATS, NEWS, make_library
 from tests.operate.command_line import CommandLine
 from tests.operate.small_mirror import DEAD_ID, NEWEST_ID, OWED_ID, SOURCE, body_of, fill, owe
+from tests.prepared_sqlite import prepare
 
 RATE = RateFacts(
     interval_ns=8_000_000, ceiling_interval_ns=4_000_000, limited_by=LimitedBy.PACE, circuit=CircuitState.CLOSED
@@ -29,7 +30,7 @@ RATE = RateFacts(
 
 
 async def make_mirror(folder: Path, *, beating: bool, rate: RateFacts | None = None) -> None:
-    store = open_store(f"sqlite:///{folder}/remora.db")
+    store = open_store(f"sqlite:///{prepare(folder / 'remora.db')}")
     await store.open()
     await fill(store, now_ns=time.time_ns())
     if beating:

@@ -15,6 +15,7 @@ from remora.core.verdict import Found
 from remora.read.mirror import MirrorReader
 from remora.stores import open_store
 from tests.contract.answers import ARCHIVE, NOW_S, SOURCE, at, record_document, record_user
+from tests.prepared_sqlite import prepare
 
 DATABASES = [pytest.param("sqlite"), pytest.param("postgres", marks=pytest.mark.postgres)]
 
@@ -65,7 +66,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         address: str = request.getfixturevalue("postgres_url")
         return address
-    return f"sqlite:///{tmp_path}/hn.db"
+    return f"sqlite:///{prepare(tmp_path / 'hn.db')}"
 
 
 @pytest.fixture
