@@ -20,6 +20,7 @@ from tests.processes import simulated_provider
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
 COMPOSE = ROOT / "deploy" / "compose" / "compose.yml"
+POLL_S = 0.2
 WAIT_S = 600  # only guards against a process that hangs
 UNREACHABLE = ("Could not find a version", "No matching distribution", "Connection", "Failed to establish")
 pytestmark = [pytest.mark.slow]
@@ -71,6 +72,7 @@ def becomes_healthy(command: list[str]) -> bool:
     while time.monotonic() < end_s:
         if subprocess.run(command, capture_output=True, timeout=WAIT_S, check=False).returncode == 0:
             return True
+        time.sleep(POLL_S)
     return False
 
 
