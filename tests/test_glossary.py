@@ -3,12 +3,16 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.docs_reader import PACKAGE, SPAN, page
 from tests.syntax import parsed
+
+# One process reads the code once for all of them.
+pytestmark = pytest.mark.xdist_group("glossary")
 
 # Words that nobody would search for, and the word of the glossary that replaced each.
 RETIRED = {
@@ -88,7 +92,8 @@ def sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def names(path: Path) -> set[str]:
+@cache
+def names(path: Path) -> frozenset[str]:
     """Every name a module defines or uses: classes, functions, parameters, variables, attributes, keywords."""
     found: set[str] = set()
     for node in ast.walk(parsed(path.read_text(), str(path))):
@@ -101,4 +106,4 @@ def names(path: Path) -> set[str]:
                 found.add(name)
             case _:
                 pass
-    return found
+    return frozenset(found)

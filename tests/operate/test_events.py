@@ -3,12 +3,17 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 from remora.core.rate.law import ChangeKind
 from remora.operate.observe.unread_output import LINES_LEFT_OUT
 from tests.syntax import parsed
 
+# One process reads the code once for all of them.
+pytestmark = pytest.mark.xdist_group("events")
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = frozenset({"debug", "info", "warning", "error", "exception"})
 # Told by a name that is computed, the kind of a change of pace, or by the output itself.
@@ -35,9 +40,10 @@ def _is_a_log_method(function: ast.expr) -> bool:
             return False
 
 
-def told() -> set[str]:
+@cache
+def told() -> frozenset[str]:
     files = (ROOT / "src").rglob("*.py")
-    return {name for path in files for name in told_in(path.read_text())} | COMPUTED
+    return frozenset(name for path in files for name in told_in(path.read_text())) | COMPUTED
 
 
 def documented() -> set[str]:
