@@ -7,6 +7,8 @@ PYTHON ?= python3
 WORKERS ?= 2
 # Many of the slow tests wait for real processes: a third worker uses the time.
 TEST_WORKERS ?= 3
+# Every test in these folders is slow: `make check` does not even read them.
+SLOW := browser fuzz integration world
 SECONDS ?= 600
 KILLS ?= 1000
 WHERE ?=
@@ -53,7 +55,7 @@ every:
 
 quick:
 	@echo "check: quick tests"
-	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not postgres"
+	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not postgres" $(SLOW:%=--ignore=tests/%)
 
 soak: setup ## random worlds from fresh seeds for SECONDS (600), perhaps only some (WHERE="size=long"); adds to docs/reliability.json
 	@nice $(BIN)/python -m remora.sim.fuzz --seed $$(date +%s)000 --seconds $(SECONDS) --workers $(WORKERS) \
