@@ -80,7 +80,7 @@ async def test_the_batch_after_a_slow_one_is_left_to_the_thread_until_one_is_qui
 
 
 async def test_a_large_batch_is_left_to_the_thread(written: Written) -> None:
-    assert await written.record(1, BATCH_MAX + 1) == [Outcome.NEW] * (BATCH_MAX + 1)
+    assert await written.record(1, 2 * BATCH_MAX + 1) == [Outcome.NEW] * (2 * BATCH_MAX + 1)
     assert LOOP not in written.threads_of("BEGIN")
 
 

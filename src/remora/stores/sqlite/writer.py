@@ -34,9 +34,10 @@ BATCH_MAX: Final = 512
 # a second, a transaction for every few items costs twice as much. With more of them, walks wait for their cursors.
 ENOUGH: Final = 256
 PAUSE_S: Final = 0.05
-# The event loop records a batch if the last one took no longer than this. A disk that has to be read and a busy machine take
-# longer, and would hold up everything else.
+# The event loop records a batch if the last one took no longer than this. A disk that has to be read and a
+# busy machine take longer, and would hold up everything else. In the thread the same takes about twice as long.
 AT_ONCE_S: Final = 0.02
+THREAD_COSTS: Final = 2
 # The same for the bodies of a batch, which the last one says nothing about: 256 documents of 1 MB take seconds.
 AT_ONCE_BYTES: Final = 1 << 20
 
@@ -66,7 +67,7 @@ class Writer:
         self._inode = 0
         self._reserve_bytes = RESERVE_BYTES
         self._recorder = Recorder()
-        self._took_s = 0.0  # by the last batch, without its commit
+        self._took_s = 0.0  # by the last batch, without its commit, if the event loop had done it
         self._batches = Batches(self._offload, batch_max=BATCH_MAX, on_batch=on_batch, pause_s=PAUSE_S, enough=ENOUGH)
 
     async def open(self) -> None:
@@ -140,10 +141,12 @@ class Writer:
     def _begin_at_once(self, batch: Sequence[_Job]) -> list[object] | None:
         """Do all but the commit; None: it was not possible, and nothing has happened. The thread tries again and tells why."""
         try:
-            return self._begin(batch, wait_ms=0)
+            results, took_s = self._begin(batch, wait_ms=0)
         except Exception:  # noqa: BLE001 - whatever it is, it happens again where it can be told to whoever made it
             self._roll_back()
             return None
+        self._took_s = took_s
+        return results
 
     def _write(self, batch: Sequence[_Job], begun: list[object] | None = None) -> list[object]:
         """All in one transaction, which may have begun. If one has a value that the database refuses, each gets its own."""
@@ -158,14 +161,16 @@ class Writer:
 
     def _in_one_transaction(self, batch: Sequence[_Job], begun: list[object] | None) -> list[object]:
         try:
-            results = self._begin(batch, wait_ms=BUSY_TIMEOUT_MS) if begun is None else begun
+            if begun is None:
+                begun, took_s = self._begin(batch, wait_ms=BUSY_TIMEOUT_MS)
+                self._took_s = took_s / THREAD_COSTS
             self._commit()
         finally:
             self._roll_back()
-        return results
+        return begun
 
-    def _begin(self, batch: Sequence[_Job], *, wait_ms: int) -> list[object]:
-        """All but the commit. `wait_ms` is for somebody else who writes just now."""
+    def _begin(self, batch: Sequence[_Job], *, wait_ms: int) -> tuple[list[object], float]:
+        """All but the commit, and the seconds that it took. `wait_ms` is for somebody else who writes just now."""
         connection = self._open_connection()
         self._check_file()
         check_room(self._path, self._reserve_bytes)
@@ -174,10 +179,9 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             began_s = time.monotonic()
             results = self._run_all(connection, batch)
-            self._took_s = time.monotonic() - began_s
         except sqlite3.OperationalError as error:
             raise explained(error, self._path) from error
-        return results
+        return results, time.monotonic() - began_s
 
     def _commit(self) -> None:
         try:
