@@ -121,9 +121,9 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         GATE,
-        "gate/governor.py",
-        "        if self._in_flight >= self._limits.in_flight:\n            return Hold(LimitedBy.IN_FLIGHT, None)",
-        "        if self._in_flight >= 2 * self._limits.in_flight:\n            return Hold(LimitedBy.IN_FLIGHT, None)",
+        "gate/holding.py",
+        "        if in_flight >= self._limits.in_flight:\n            return Hold(LimitedBy.IN_FLIGHT, None)",
+        "        if in_flight >= 2 * self._limits.in_flight:\n            return Hold(LimitedBy.IN_FLIGHT, None)",
         "twice as many requests are in flight as allowed",
         ("in_flight=1,4",),
     ),

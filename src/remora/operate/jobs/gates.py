@@ -8,15 +8,19 @@ import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from remora.contracts import Clock, GateHome, Meter, Sharing, Store
 from remora.core.errors import SourcePaused, StoreUnavailable
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
-from remora.gate.shared import SharedHome
-from remora.gate.sole import SoleHome, SoleRight
 from remora.operate.config.settings import SourceSettings, account_of
 from remora.operate.jobs.steering import SteeredHome, Steering
+
+if TYPE_CHECKING:
+    from remora.gate.sole import SoleRight
+
+# What several processes need is imported by those that share a store.
 
 
 @dataclass(slots=True)
@@ -60,7 +64,7 @@ class Gates:
         accounts = {name: account_of(name, source) for name, source in sources.items()}
         self.steering = Steering(self._homes, accounts, store=store, clock=clock)
 
-    def right(self, source: str) -> SoleRight | None:
+    def right(self, source: str) -> "SoleRight | None":
         """What a process needs to send for this source; None: any process may.
 
         Only one process can count refusals. So where they are limited, and the store is shared, everything that sends
@@ -68,6 +72,8 @@ class Gates:
         """
         if self._sharing is None or self._sources[source].refusal_limit is None:
             return None
+        from remora.gate.sole import SoleRight  # noqa: PLC0415
+
         account = account_of(source, self._sources[source])
         if account not in self._rights:
             self._rights[account] = SoleRight(self._sharing.leader_lease(f"send:{account}"))
@@ -114,6 +120,8 @@ class Gates:
             account, self._store, self._sharing, ceiling_interval_ns=limits.ceiling_interval_ns, clock=self._clock
         )
         if (right := self.right(next(iter(members)))) is not None:
+            from remora.gate.sole import SoleHome  # noqa: PLC0415
+
             home = SoleHome(home, right)
         steered = self._homes[account] = SteeredHome(home, self.steering.orders(account))
         meter = AccountMeter(self._meter, tuple(members))
@@ -147,6 +155,8 @@ def gate_home(
     """Where the gate gets its time: from this process alone, unless the store is shared."""
     if sharing is None:
         return LocalHome(account, store)
+    from remora.gate.shared import SharedHome  # noqa: PLC0415
+
     return SharedHome(account, sharing.gate_store, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
 
 

@@ -15,7 +15,6 @@ import httptools
 
 from remora.contracts import Clock
 from remora.core.verdict import Fault, Misfit, NoReply, Reply
-from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
 from remora.sources.transport.known_heads import KnownHeads
 from remora.sources.transport.misfit import misfit_in
 from remora.sources.transport.poller import Poller
@@ -315,20 +314,19 @@ class Connection:
     def _answer(self, *, keep: bool) -> None:
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         encoding = self._headers.pop("content-encoding", None) if self._headers else None
+        content = body if encoding is None else _decompressed(body, encoding, self._body_max_bytes)
         answer: Answer
-        try:
+        if isinstance(content, Fault):
+            answer = NoReply(content, self.departed_at_ns, self.last_byte_at_ns)
+        else:
             answer = Reply(
                 status=self._parser.get_status_code(),
-                body=body if encoding is None else decompress(body, encoding, self._body_max_bytes),
+                body=content,
                 departed_at_ns=self.departed_at_ns,
                 answered_at_ns=self.last_byte_at_ns,
                 headers=self._headers,
                 late_ns=self.late_ns,
             )
-        except TooLarge:
-            answer = NoReply(Fault.TOO_LARGE, self.departed_at_ns, self.last_byte_at_ns)
-        except BadEncoding:
-            answer = NoReply(Fault.BAD_ENCODING, self.departed_at_ns, self.last_byte_at_ns)
         on_answer, self._on_answer = self._on_answer, None
         assert on_answer is not None, "an answer that nobody waits for"
         if keep and encoding is None and self._whole:
@@ -348,3 +346,15 @@ class Connection:
         self._has_begun = False
         self._has_head = False
         self._ends_with_connection = True
+
+
+def _decompressed(body: bytes, encoding: str, most_bytes: int) -> bytes | Fault:
+    """The body of a provider that compresses although it was asked not to."""
+    from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress  # noqa: PLC0415
+
+    try:
+        return decompress(body, encoding, most_bytes)
+    except TooLarge:
+        return Fault.TOO_LARGE
+    except BadEncoding:
+        return Fault.BAD_ENCODING
