@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,7 +14,7 @@ from remora.core.ledger.discovery import Discovery
 from remora.core.rate.gate_types import Hold
 from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import Stretch
-from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.gate.governor import Limits
 from remora.gate.holding import Holding
@@ -56,24 +56,6 @@ class SlowlyConnected(PromptNumbers):
         if discovery.item_id in self.connects:
             await self.clock.sleep_until(CONNECTED_NS)
         return await super().fetch(discovery, permit)
-
-
-@dataclass
-class Stalling(Numbers):
-    """Sends at once, but the machine stands still between the first departure and the wire."""
-
-    stalls_ns: int = 0
-    on_the_wire_ns: list[int] = field(default_factory=list)
-
-    def fetch_now(self, discovery: Discovery, permit: PromptPermit, on_reply: OnReply) -> Sent | None:
-        departed_ns = permit.depart_now()
-        if departed_ns is None:
-            return None
-        if not self.on_the_wire_ns:
-            self.clock.stall(self.stalls_ns)
-        self.on_the_wire_ns.append(self.clock.monotonic_ns())
-        permit.sent()
-        return _Answering(self.fetch(discovery, _Departed(departed_ns)), on_reply)
 
 
 class GrantingHome(LocalHome):
@@ -244,22 +226,6 @@ def test_a_batch_gets_no_turns_to_queue_behind_requests_that_wait_for_shared_tim
         assert source.ids == [*source.connects, *range(101, 141)]
         assert source.sent_at_once == 40
         assert source.asked[-1][0] - source.asked[0][0] < LATENCY_NS  # no answer woke it
-
-    run(scenario)
-
-
-def test_a_request_that_reached_the_wire_late_counts_from_then_for_the_next_of_its_block() -> None:
-    async def at_once(clock: SimClock, *, stalls_ns: int) -> int:
-        """How many are on the wire at the moment of the first."""
-        source = Stalling(clock, stalls_ns=stalls_ns)
-        async with process(clock, source, limits=Limits(MILLISECOND_NS, in_flight=64, jitter_max_ns=0)) as one:
-            await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
-            await collect(one, range(1, 61))
-        return source.on_the_wire_ns.count(source.on_the_wire_ns[0])
-
-    async def scenario(clock: SimClock) -> None:
-        usual = await at_once(clock, stalls_ns=0)
-        assert 1 < await at_once(clock, stalls_ns=20 * MILLISECOND_NS) <= usual
 
     run(scenario)
 

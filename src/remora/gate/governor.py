@@ -111,7 +111,7 @@ class Governor:
         """Depart without waiting; None: something holds the request back, or another one is first."""
         now_ns = self._clock.monotonic_ns()
         if self._is_unheld and self._departures > self._departures_before:
-            self._check_sent(now_ns=now_ns)
+            self._check_sent(self._schedule.departed.last_departure_ns, now_ns=now_ns)
         is_free = self._is_unheld and self._schedule.has_departure(now_ns=now_ns)  # fast path
         if self._departing.standing or not (
             is_free or self._holding.departure(permit, self._in_flight, now_ns=now_ns) is None
@@ -147,10 +147,10 @@ class Governor:
     def sent(self, permit: GovernedPermit) -> None:
         """The request is on the wire. If the process stalled before that, the next departure counts from now."""
         if permit.departed_at_ns is not None and not self._is_unheld:  # in a block, the next one looks at the clock
-            self._check_sent(now_ns=self._clock.monotonic_ns())
+            self._check_sent(permit.departed_at_ns, now_ns=self._clock.monotonic_ns())
 
-    def _check_sent(self, *, now_ns: int) -> None:
-        if now_ns - self._schedule.departed.last_departure_ns > SEND_NS:
+    def _check_sent(self, departed_at_ns: int, *, now_ns: int) -> None:
+        if now_ns - departed_at_ns > SEND_NS:
             self._schedule.sent_late(now_ns=now_ns)
 
     async def _until_free(self, permit: GovernedPermit) -> int:
@@ -325,7 +325,7 @@ class Governor:
         finally:
             departed = self._departures - self._departures_before
             if self._is_unheld and departed:
-                self._check_sent(now_ns=self._clock.monotonic_ns())
+                self._check_sent(self._schedule.departed.last_departure_ns, now_ns=self._clock.monotonic_ns())
                 self._learner.departed(self._schedule.departed, permits[0].source, lane, departed)
             self._is_unheld = False
 

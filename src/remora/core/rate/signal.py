@@ -82,8 +82,7 @@ def came_at_ns(reply: Reply | NoReply) -> int:
 
 def good_answer(reply: Reply, pace_bound: bool) -> Answered:  # noqa: FBT001  runs for every answer
     """An ordinary good answer, for the law."""
-    at_ns = came_at_ns(reply) if reply.late_ns else reply.answered_at_ns
-    return Answered(Answer.GOOD, reply.departed_at_ns, at_ns, pace_bound)
+    return Answered(Answer.GOOD, reply.departed_at_ns, came_at_ns(reply), pace_bound)
 
 
 def slowed_because(before: Pace, learned: Pace, verdict: Verdict | None) -> str | None:

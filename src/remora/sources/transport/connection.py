@@ -115,7 +115,6 @@ class Connection:
         self._parser = httptools.HttpResponseParser(self)
         self._watch = select.poll()
         self._watch.register(link.fileno(), select.POLLIN)
-        self._whole = b""
         self._began_unasked = False
         self._reset()
         poller.add(link.fileno(), self._on_readable)
@@ -228,12 +227,13 @@ class Connection:
             self.close()  # nobody asked for this
             return
         self.last_byte_at_ns = now_ns
-        self._whole = b"" if self._has_begun or self._unsent else bytes(data)
-        if self._whole and (known := self._heads.answer_in(self._whole)) is not None:
+        whole = b"" if self._has_begun or self._unsent else bytes(data)
+        if whole and (known := self._heads.answer_in(whole)) is not None:
             head, body = known
             on_answer, self._on_answer = self._on_answer, None
             on_answer(Reply(head.status, body, self.departed_at_ns, now_ns, head.headers, self.late_ns))
             return  # fast path
+        self._whole = whole
         size = self._size
         try:
             self._parser.feed_data(data)
@@ -343,6 +343,7 @@ class Connection:
         self._body: list[bytes] = []
         self._size = 0
         self._head_bytes = 0
+        self._whole = b""
         self._has_begun = False
         self._has_head = False
         self._ends_with_connection = True
