@@ -1,8 +1,9 @@
-"""Does the event loop write only what is quick, and does it never wait for the disk or for another writer?"""
+"""Does the event loop write only what is quick, and leave to the thread what waits for the disk or for another writer?"""
 
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -10,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from remora.contracts import Observation, Outcome
+from remora.core.errors import StoreUnavailable
 from remora.core.item import Document, Item, Thing, User
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import Found
+from remora.stores.sqlite import writer
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.offload import InThread
 from remora.stores.sqlite.writer import AT_ONCE_BYTES, AT_ONCE_S, BATCH_MAX, Writer
@@ -55,19 +58,74 @@ def of_kind(kind: Kind, key: int, body: bytes) -> Observation:
 
 @pytest.fixture
 async def written(tmp_path: Path) -> AsyncIterator[Written]:
-    writer = Writer(tmp_path / "remora.db", InThread())
-    await writer.open()
-    found = Written(writer)
-    assert writer._connection is not None
-    writer._connection.set_trace_callback(found.note)
+    opened = Writer(tmp_path / "remora.db", InThread())
+    await opened.open()
+    found = Written(opened)
+    assert opened._connection is not None
+    opened._connection.set_trace_callback(found.note)
     yield found
-    await writer.close()
+    await opened.close()
 
 
-async def test_what_is_quick_is_recorded_by_the_event_loop_and_committed_by_the_thread(written: Written) -> None:
+async def test_what_is_quick_is_recorded_by_the_event_loop(written: Written) -> None:
     assert await written.record(1) == [Outcome.NEW] * 3
     assert written.threads_of("BEGIN") == {LOOP}
+
+
+async def test_the_event_loop_commits_unless_the_log_begins_anew_which_waits_for_the_disk(written: Written) -> None:
+    await written.record(1)
     assert LOOP not in written.threads_of("COMMIT")
+    written.statements.clear()
+    await written.record(4)
+    assert written.threads_of("COMMIT") == {LOOP}
+
+
+async def test_the_thread_copies_a_long_log_back_and_commits_what_follows(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written.record(1)
+    monkeypatch.setattr(writer, "LOG_BYTES_MAX", 0)
+    written.statements.clear()
+    await written.record(4)
+    assert LOOP not in written.threads_of("PRAGMA wal_checkpoint")
+    monkeypatch.undo()
+    written.statements.clear()
+    await written.record(7)
+    assert LOOP not in written.threads_of("COMMIT")
+
+
+async def test_a_commit_that_fails_in_the_event_loop_is_tried_again_by_the_thread(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written.record(1)
+    commit = Writer._commit
+
+    def fail_in_loop(self: Writer) -> None:
+        if threading.current_thread().name == LOOP:
+            raise StoreUnavailable("the disk is gone", hint="")
+        commit(self)
+
+    monkeypatch.setattr(Writer, "_commit", fail_in_loop)
+    assert await written.record(4) == [Outcome.NEW] * 3
+    with closing(sqlite3.connect(tmp_path / "remora.db")) as other:
+        assert other.execute("SELECT count(*) FROM items").fetchone() == (6,)
+
+
+async def test_a_commit_that_took_long_leaves_the_next_batch_to_the_thread(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written.record(1)
+    commit = Writer._commit
+
+    def commit_slowly(self: Writer) -> None:
+        time.sleep(2 * AT_ONCE_S)
+        commit(self)
+
+    monkeypatch.setattr(Writer, "_commit", commit_slowly)
+    await written.record(4)
+    written.statements.clear()
+    await written.record(7)
+    assert LOOP not in written.threads_of("BEGIN")
 
 
 async def test_the_batch_after_a_slow_one_is_left_to_the_thread_until_one_is_quick_again(written: Written) -> None:

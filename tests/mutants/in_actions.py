@@ -165,8 +165,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         PERSISTENCE,
         "stores/sqlite/writer.py",
-        "            self._commit()\n        finally:\n",
-        "            if len(batch) % 5:\n                self._commit()\n        finally:\n",
+        '            self._open_connection().execute("COMMIT")\n',
+        '            if self._open_connection().total_changes % 5:\n                self._open_connection().execute("COMMIT")\n',
         "some batches are acknowledged and not written",
         (NUMBERED, FILE, "in_flight=16,32"),
     ),

@@ -20,9 +20,11 @@ BUSY_TIMEOUT_MS: Final = 5_000
 WRITER_CACHE_KIB: Final = 65_536
 # Of a new file; SQLite's own value is 4 KiB, of which six items leave an eighth unused. A file keeps the size it has.
 PAGE_BYTES: Final = 16 << 10
-# Pages that change often are copied back from the log once, not many times. While another program keeps a read
-# transaction open, the log only grows. Afterwards it is cut to this size.
+# A longer log is copied back: pages that change often are copied once, not many times. While another program keeps a read
+# transaction open, the log only grows.
 LOG_BYTES_MAX: Final = 16 << 20
+# When it was copied back, the log is cut to this size: smaller than the other, so that its size tells when it is full again.
+LOG_BYTES_KEPT: Final = 12 << 20
 
 # How often a read checks the time, in steps of SQLite's virtual machine, and how often `find_damage` does.
 READ_STEPS: Final = 10_000
@@ -122,9 +124,8 @@ def connect_writer(path: Path) -> Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
-        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
-        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_BYTES_MAX // page_bytes}")
-        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_MAX}")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it, in its thread
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
         # After the migrations: they drop tables that others refer to.
         connection.execute("PRAGMA foreign_keys = ON")
         # The lock proves that no other writer is alive, so no lease is valid.
@@ -154,8 +155,7 @@ def build_indexes(connection: Connection) -> None:
 
 def at_rest(path: Path) -> tuple[int, int] | None:
     """The time and size of a file without a writer; None while a writer has it open or left a log behind."""
-    path = path.resolve()  # SQLite keeps its log beside the real file
-    if path.with_name(f"{path.name}-wal").exists():
+    if log_of(path).exists():
         return None
     found = path.stat()
     return found.st_mtime_ns, found.st_size
@@ -183,13 +183,20 @@ def search_file(mirror: Path) -> Path:
     return mirror.with_name(f"{mirror.name}-search")
 
 
+def log_of(path: Path) -> Path:
+    """Where SQLite writes what is not in the file yet: beside the real file, if the name is a link."""
+    path = path.resolve()
+    return path.with_name(f"{path.name}-wal")
+
+
 def size_with_log(path: Path) -> int:
     """The bytes of a file with its log; 0 if there is none. A copy beside it with a longer name is not a part of it."""
     path = path.resolve()  # SQLite keeps its log beside the real file
-    return sum(_size(path.with_name(path.name + each)) for each in ("", "-wal", "-shm"))
+    return sum(size_of(path.with_name(path.name + each)) for each in ("", "-wal", "-shm"))
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """The bytes of a file; 0 if there is none."""
     try:
         return path.stat().st_size
     except FileNotFoundError:  # the last to close a store deletes its log

@@ -1,14 +1,16 @@
-"""Who writes the SQLite file? One connection; every batch of writes is one transaction, committed in a thread of its own.
+"""Who writes the SQLite file? One connection; every batch of writes is one transaction, often in a thread of its own.
 
 What a backfill records takes SQLite a few milliseconds. In a thread it takes longer, because two threads take the
 interpreter and the caches of the processor from each other. So the event loop itself does that as long as it is quick, and
-the thread does what is slow or waits for the disk.
+the thread does what is slow or waits for the disk. A commit only appends to the log, without waiting for the disk, unless
+it begins the log anew; then, and when the log is long enough to be copied back, it is the thread's turn.
 """
 
 import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -20,7 +22,16 @@ from remora.core.lanes import PATIENT
 from remora.core.verdict import Found
 from remora.stores.batches import Batches
 from remora.stores.decisions import OnBatch
-from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, connect_writer, explained, roll_back
+from remora.stores.sqlite.database import (
+    BUSY_TIMEOUT_MS,
+    LOG_BYTES_MAX,
+    Connection,
+    connect_writer,
+    explained,
+    log_of,
+    roll_back,
+    size_of,
+)
 from remora.stores.sqlite.offload import Offloader
 from remora.stores.sqlite.recording import Job, Recorder
 from remora.stores.sqlite.reserve import RESERVE_BYTES, check_room
@@ -65,6 +76,8 @@ class Writer:
         self._lock = WriterLock(path)
         self._connection: Connection | None = None
         self._inode = 0
+        self._log = log_of(path)
+        self._begins_log = True  # the next commit, perhaps: then it waits for the disk
         self._reserve_bytes = RESERVE_BYTES
         self._recorder = Recorder()
         self._took_s = 0.0  # by the last batch, without its commit, if the event loop had done it
@@ -132,7 +145,16 @@ class Writer:
 
     async def _offload(self, batch: list[_Job]) -> list[object]:
         begun = self._begin_at_once(batch) if self._is_quick(batch) else None
-        return await self._offloader.run(lambda: self._write(batch, begun))
+        if begun is not None and not self._begins_log and self._commit_at_once():
+            results = begun
+        else:
+            open_still = begun if self._open_connection().in_transaction else None
+            results = await self._offloader.run(lambda: self._write(batch, open_still))
+            self._begins_log = False
+        if size_of(self._log) > LOG_BYTES_MAX:
+            await self._offloader.run(self._copy_log_back)
+            self._begins_log = True
+        return results
 
     def _is_quick(self, batch: Sequence[_Job]) -> bool:
         is_light = len(batch) <= 2 * BATCH_MAX and all(isinstance(job, tuple) for job in batch)
@@ -147,6 +169,22 @@ class Writer:
             return None
         self._took_s = took_s
         return results
+
+    def _commit_at_once(self) -> bool:
+        """Make it durable; False: it was not possible, and nothing has happened."""
+        began_s = time.monotonic()
+        try:
+            self._commit()
+        except Exception:  # noqa: BLE001 - as above
+            self._roll_back()
+            return False
+        self._took_s += time.monotonic() - began_s
+        return True
+
+    def _copy_log_back(self) -> None:
+        """Copy the log into the file, as far as nobody reads what was there before. What fails is tried after the next batch."""
+        with suppress(sqlite3.Error):
+            self._open_connection().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _write(self, batch: Sequence[_Job], begun: list[object] | None = None) -> list[object]:
         """All in one transaction, which may have begun. If one has a value that the database refuses, each gets its own."""
