@@ -14,7 +14,7 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.sources.transport.connection import Connection
 from remora.sources.transport.lean import LOOK_EVERY_S, MANY_AWAITED, LeanTransport
-from remora.sources.transport.poller import LOOK_AFTER_NS, EpollPoller, LoopPoller, Poller
+from remora.sources.transport.poller import LOOK_AFTER_NS, LOOKED_FOR_NS, EpollPoller, LoopPoller, Poller
 from remora.sources.transport.settings import HttpSettings
 from tests.counting_server import CountingServer, Wire, WireRequest
 from tests.sources.permits import Gate, LoopClock
@@ -326,6 +326,43 @@ async def test_after_a_mistake_of_our_own_the_next_answers_are_still_read() -> N
         await sockets.until_reported(2 * times)
         assert len(mistakes) == times
     sockets.close()
+
+
+async def test_a_look_before_requests_are_sent_reads_what_came_and_replaces_the_next_one() -> None:
+    loop = asyncio.get_running_loop()
+    poller = EpollPoller(loop, lambda: True)
+    sockets = _Sockets(poller, 2)
+    sockets.write(0)
+    await sockets.until_reported(1)  # from now on it looks by a timer
+    sockets.write(0, 1)
+    assert poller.look_now(SECOND_NS)
+    assert sorted(sockets.reported[1:]) == [(0, LOOK_AFTER_NS), (1, LOOK_AFTER_NS)]
+    sockets.write(0)
+    assert poller.look_now(SECOND_NS + LOOKED_FOR_NS - 1)  # it has just looked
+    assert len(sockets.reported) == 3
+    assert poller.look_now(SECOND_NS + LOOKED_FOR_NS)
+    sockets.write(1)
+    await sockets.until_reported(5)
+    assert [number for number, _ in sockets.reported[3:]] == [0, 1]
+    sockets.close()
+
+
+async def test_our_own_mistake_with_one_connection_is_not_about_the_request_to_be_sent() -> None:
+    loop, mistakes = asyncio.get_running_loop(), list[object]()
+    loop.set_exception_handler(lambda _, context: mistakes.append(context["exception"]))
+    poller = EpollPoller(loop, lambda: True)
+    sockets = _Sockets(poller, 1)
+    sockets.breaks_on = 0
+    sockets.write(0)
+    assert not poller.look_now(SECOND_NS)  # each connection is asked
+    assert len(mistakes) == 1
+    sockets.breaks_on = None
+    assert poller.look_now(SECOND_NS + 1)
+    sockets.close()
+
+
+async def test_a_poller_of_the_event_loop_itself_cannot_look() -> None:
+    assert not LoopPoller(asyncio.get_running_loop()).look_now(SECOND_NS)
 
 
 async def test_a_poller_that_is_closed_between_two_looks_reports_nothing_more() -> None:

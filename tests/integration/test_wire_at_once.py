@@ -62,6 +62,24 @@ async def test_while_the_gate_holds_it_back_nothing_happens_and_the_connection_s
         assert server.count == gate.departures == 2
 
 
+async def test_a_connection_on_which_something_came_unasked_is_not_taken() -> None:
+    told, said = asyncio.Event(), asyncio.Event()
+
+    async def behave(_request: WireRequest, link: Wire) -> None:
+        await link.answer()
+        await told.wait()
+        await link.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong")
+        said.set()
+
+    gate = Gate()
+    async with CountingServer(behave) as server, wire(gate) as transport:
+        await transport.get(server.url(), gate.permit())
+        told.set()
+        await said.wait()
+        assert transport.get_now(server.url(), gate.permit(), Heard()) is None
+        assert (gate.departures, server.count) == (1, 1)
+
+
 async def test_with_all_places_taken_nothing_happens() -> None:
     gate, first = Gate(), Heard()
     settings = HttpSettings(connect_timeout_s=2.0, read_timeout_s=1.0, total_timeout_s=2.0, in_flight_max=1)

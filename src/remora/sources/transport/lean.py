@@ -109,10 +109,11 @@ class LeanTransport:
     ) -> "_Exchange | None":
         """Send exactly one request at once; None if there is no idle connection, or the gate holds it back."""
         found = self._requests.get(url, headers)
-        if found is None or not self._places.is_free:
+        if found is None:
             return None
         pool, request = found
-        connection = pool.take()
+        were_looked_at = self._poller is not None and self._poller.look_now(self._clock.monotonic_ns())
+        connection = pool.take(were_looked_at=were_looked_at) if self._places.is_free else None
         if connection is None:
             return None
         departed_at_ns = permit.depart_now()

@@ -10,6 +10,8 @@ from remora.core.units import MILLISECOND_NS, SECOND_NS
 # While many answers are awaited, all that came is read together this often.
 LOOK_AFTER_NS: Final = 4 * MILLISECOND_NS
 LOOK_AFTER_S: Final = LOOK_AFTER_NS / SECOND_NS
+# Requests that are sent together, within less than this, share one look at the connections that they may take.
+LOOKED_FOR_NS: Final = 2 * MILLISECOND_NS
 
 
 class Poller(Protocol):
@@ -22,6 +24,9 @@ class Poller(Protocol):
 
     def remove(self, descriptor: int) -> None:
         """Stop calling."""
+
+    def look_now(self, now_ns: int) -> bool:
+        """Report what came until now, unless it looked a moment ago; False: it cannot, so each socket must be asked."""
 
     def close(self) -> None:
         """Free what the poller itself holds."""
@@ -44,6 +49,11 @@ class LoopPoller:
         """Stop calling."""
         self._loop.remove_reader(descriptor)
 
+    def look_now(self, now_ns: int) -> bool:
+        """Only the loop can look."""
+        del now_ns
+        return False
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -51,7 +61,8 @@ class LoopPoller:
 class EpollPoller:
     """One callback of the event loop for all ready sockets: they are registered in an epoll of our own (Linux).
 
-    While many answers are awaited, it looks every few milliseconds instead of being woken for each of them.
+    While many answers are awaited, it looks every few milliseconds instead of being woken for each of them, and before
+    requests are sent: then the process is awake anyway.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, are_many_awaited: Callable[[], bool] = lambda: False) -> None:
@@ -60,6 +71,7 @@ class EpollPoller:
         self._epoll = select.epoll()
         self._on_readable: dict[int, Callable[[], None]] = {}
         self._next_look: asyncio.TimerHandle | None = None
+        self._looked_at_ns: int | None = None  # before requests were sent
         self.late_ns = 0
         loop.add_reader(self._epoll.fileno(), self._on_ready)
 
@@ -72,6 +84,20 @@ class EpollPoller:
         """Stop calling."""
         if self._on_readable.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
+
+    def look_now(self, now_ns: int) -> bool:
+        """Report what came until now, unless it looked a moment ago."""
+        if self._looked_at_ns is not None and now_ns - self._looked_at_ns < LOOKED_FOR_NS:
+            return True
+        self._looked_at_ns = now_ns
+        is_timed = self._next_look is not None
+        try:
+            self._look() if is_timed else self._serve()
+        except Exception as error:  # noqa: BLE001 - our own mistake with one connection is not about the request to be sent
+            self._looked_at_ns = None
+            self._loop.call_exception_handler({"message": "a connection could not be read", "exception": error})
+            return False
+        return True
 
     def close(self) -> None:
         """Close the epoll."""
@@ -99,6 +125,8 @@ class EpollPoller:
     def _look_again(self) -> None:
         if self._epoll.closed:
             return
+        if self._next_look is not None:
+            self._next_look.cancel()  # it looked earlier
         if self._are_many_awaited():
             self._next_look = self._loop.call_later(LOOK_AFTER_S, self._look)
         else:

@@ -31,11 +31,12 @@ class Pool:
         """Whether there is an idle connection."""
         return bool(self._idle)
 
-    def take(self) -> Connection | None:
-        """An idle connection, if there is one."""
+    def take(self, *, were_looked_at: bool = False) -> Connection | None:
+        """An idle connection, if there is one; `were_looked_at`: what came on any of them has just been read."""
         while self._idle:
             connection, _ = self._idle.pop()
-            if connection.is_quiet():  # or what came unasked would be taken for the next answer
+            # What came unasked would be taken for the next answer.
+            if not connection.is_closed if were_looked_at else connection.is_quiet():
                 return connection
         return None
 
