@@ -3,13 +3,13 @@ FROM python:3.12-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY src ./src
-RUN pip wheel --no-cache-dir -c constraints.txt -w /wheels ".[postgres,fast]"
+RUN pip wheel --no-cache-dir -c constraints.txt -w /wheels ".[postgres]"
 
 FROM python:3.12-slim
 # The wheels are the pinned ones of the first stage, and no index is asked.
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels "remora[postgres,fast]" \
+    pip install --no-cache-dir --no-index --find-links /wheels "remora[postgres]" \
  && useradd --system --uid 10001 --create-home --home-dir /data remora
 # A number: a host that forbids root cannot look the name up.
 USER 10001

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 import tools.setup
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("postgres", "fast", "export", "mcp")  # what somebody who runs Remora may choose; not what its developers need
+EXTRAS = ("postgres", "export", "mcp")  # what somebody who runs Remora may choose; not what its developers need
 BILL = ROOT / "build" / "remora.cdx.json"
 LICENCES = ROOT / "docs" / "licences.md"
 HASHED = ROOT / "constraints-hashed.txt"
