@@ -90,9 +90,11 @@ class EpollPoller:
         if self._looked_at_ns is not None and now_ns - self._looked_at_ns < LOOKED_FOR_NS:
             return True
         self._looked_at_ns = now_ns
-        is_timed = self._next_look is not None
         try:
-            self._look() if is_timed else self._serve()
+            if self._next_look is None:
+                self._serve()
+            else:
+                self._look()
         except Exception as error:  # noqa: BLE001 - our own mistake with one connection is not about the request to be sent
             self._looked_at_ns = None
             self._loop.call_exception_handler({"message": "a connection could not be read", "exception": error})

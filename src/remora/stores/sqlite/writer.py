@@ -77,10 +77,10 @@ class Writer:
         self._connection: Connection | None = None
         self._inode = 0
         self._log = log_of(path)
-        self._begins_log = True  # the next commit, perhaps: then it waits for the disk
+        self._begins_log = True  # the next commit, perhaps: then it waits for the disk, and is the thread's
         self._reserve_bytes = RESERVE_BYTES
         self._recorder = Recorder()
-        self._took_s = 0.0  # by the last batch, without its commit, if the event loop had done it
+        self._took_s = 0.0  # by the last batch, if the event loop had done it
         self._batches = Batches(self._offload, batch_max=BATCH_MAX, on_batch=on_batch, pause_s=PAUSE_S, enough=ENOUGH)
 
     async def open(self) -> None:
@@ -150,7 +150,6 @@ class Writer:
         else:
             open_still = begun if self._open_connection().in_transaction else None
             results = await self._offloader.run(lambda: self._write(batch, open_still))
-            self._begins_log = False
         if size_of(self._log) > LOG_BYTES_MAX:
             await self._offloader.run(self._copy_log_back)
             self._begins_log = True
@@ -226,6 +225,7 @@ class Writer:
             self._open_connection().execute("COMMIT")
         except sqlite3.OperationalError as error:
             raise explained(error, self._path) from error
+        self._begins_log = False
         self._recorder.committed()
 
     def _roll_back(self) -> None:
