@@ -30,6 +30,9 @@ class ByHand:
     def remove(self, _descriptor: int) -> None:
         self.look = lambda: None
 
+    def look_now(self, _now_ns: int) -> bool:
+        return False
+
     def close(self) -> None:
         """Nothing is held."""
 
