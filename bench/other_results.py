@@ -31,7 +31,7 @@ A machine that others use, too, may be twice as fast in one second as in the nex
 run one after the other meet different seconds, so the ratios of the table change from run to run. `python -m bench.beside` runs
 them at the same time on one core, and the provider on another: then they meet the same seconds. In three rounds over 60,000 items the
 naive program took 2.59 times as much processor time for an item as Remora (2.53 to 2.71), and Scrapy 39.8 times (37.6 to 40.7).
-`--other CHECKOUT` compares two versions of Remora in the same way; two runs differ by about 1 %.
+`python -m bench.beside --other CHECKOUT` compares two versions of Remora in the same way; two runs differ by about 1 %.
 
 Measured so, uvloop takes 0.98 times as much in a catch-up and as much at a pace: the transport goes past the event loop for nearly
 everything that is read and sent. So Remora does not use it.
