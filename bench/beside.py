@@ -112,6 +112,10 @@ def main() -> None:
         raise SystemExit("not measured: this needs Linux and two cores")
     programs = {REMORA: Program(remora, ROOT)}
     if arguments.other is not None:
+        if not (arguments.other / "src" / "remora").is_dir():
+            raise SystemExit(
+                f"there is no Remora in {arguments.other}; name the folder of a checkout, which has src/remora"
+            )
         programs[OTHER] = Program(remora, arguments.other.resolve())
     else:
         programs[NAIVE] = Program(rival("naive"), ROOT)

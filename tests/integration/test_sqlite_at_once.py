@@ -94,6 +94,16 @@ async def test_the_thread_copies_a_long_log_back_and_commits_what_follows(
     assert LOOP not in written.threads_of("COMMIT")
 
 
+async def test_what_is_durable_is_told_even_if_the_size_of_the_log_cannot_be_read(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(writer, "size_of", fail)
+    assert await written.record(1) == [Outcome.NEW] * 3
+
+
 async def test_a_commit_that_fails_in_the_event_loop_is_tried_again_by_the_thread(
     written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

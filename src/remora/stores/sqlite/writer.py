@@ -150,7 +150,7 @@ class Writer:
         else:
             open_still = begun if self._open_connection().in_transaction else None
             results = await self._offloader.run(lambda: self._write(batch, open_still))
-        if size_of(self._log) > LOG_BYTES_MAX:
+        if self._is_log_long():
             await self._offloader.run(self._copy_log_back)
             self._begins_log = True
         return results
@@ -179,6 +179,12 @@ class Writer:
             return False
         self._took_s += time.monotonic() - began_s
         return True
+
+    def _is_log_long(self) -> bool:
+        try:
+            return size_of(self._log) > LOG_BYTES_MAX
+        except OSError:  # what was committed is durable; the next batch tells what is wrong with the folder
+            return False
 
     def _copy_log_back(self) -> None:
         """Copy the log into the file, as far as nobody reads what was there before. What fails is tried after the next batch."""
