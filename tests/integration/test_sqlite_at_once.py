@@ -88,7 +88,9 @@ async def test_the_thread_copies_a_long_log_back_and_commits_what_follows(
     monkeypatch.setattr(writer, "LOG_BYTES_MAX", 0)
     written.statements.clear()
     await written.record(4)
-    assert LOOP not in written.threads_of("PRAGMA wal_checkpoint")
+    copying = written.threads_of("PRAGMA wal_checkpoint")
+    assert copying
+    assert LOOP not in copying
     monkeypatch.undo()
     written.statements.clear()
     await written.record(7)
