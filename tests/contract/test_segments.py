@@ -1,10 +1,11 @@
 """Are ranges walked once, by one owner at a time, and remembered as covered?"""
 
 import asyncio
+from itertools import pairwise
 
 from remora.contracts import Store
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.core.ledger.segment import WIDE_SEGMENT_IDS, Segment, SegmentKind
+from remora.core.ledger.segment import SEGMENT_IDS, STRETCH_IDS, Segment, SegmentKind
 from remora.core.units import SECOND_NS
 from remora.stores.decisions import CLOCK_SLACK_NS
 from tests.contract.answers import MISSING, SOURCE, at, record, story
@@ -234,16 +235,23 @@ async def test_open_segments_count_what_is_left_by_kind(store: Store) -> None:
     assert await store.open_segments(SOURCE) == {BACKFILL: 6, RESCAN: 5}
 
 
-async def test_a_wide_segment_is_claimed_in_pieces_newest_first_and_costs_one_row(store: Store) -> None:
+def first_id(segment: Segment) -> int:
+    return segment.ids.start
+
+
+async def test_a_wide_segment_is_claimed_in_pieces_from_its_newest_ids_and_costs_few_rows(store: Store) -> None:
     assert await plan(store, (1, 2**53)) == 1
-    first, second = await claim(store, owner="one"), await claim(store, owner="two")
-    assert len(first.ids) <= WIDE_SEGMENT_IDS
-    assert (first.ids.end, second.ids.end) == (2**53, first.ids.start - 1)
+    claimed = [await claim(store, owner=str(number)) for number in range(5)]
+    assert all(len(segment.ids) <= SEGMENT_IDS for segment in claimed)
+    assert claimed[0].ids.end == 2**53, "the newest ids first"
+    assert min(segment.ids.start for segment in claimed) > 2**53 - 2 * STRETCH_IDS
+    assert all(lower.ids.end < upper.ids.start for lower, upper in pairwise(sorted(claimed, key=first_id)))
     assert await store.open_segments(SOURCE) == {BACKFILL: 2**53}
     assert await plan(store, (1, 2**53)) == 0
-    await advance(store, first, 2**53)
-    assert await store.open_segments(SOURCE) == {BACKFILL: first.ids.start - 1}
-    assert await covered(store) == [(first.ids.start, 2**53)]
+    first = claimed[0].ids
+    await advance(store, claimed[0], first.end)
+    assert await store.open_segments(SOURCE) == {BACKFILL: 2**53 - len(first)}
+    assert await covered(store) == [(first.start, first.end)]
 
 
 async def test_a_wide_segment_comes_to_its_end(store: Store) -> None:

@@ -12,12 +12,11 @@ from remora.core.ledger.segment import (
     BATCH_MAX,
     LATER_ONES_ANSWERED,
     SEGMENT_IDS,
-    WIDE_FROM_IDS,
-    WIDE_SEGMENT_IDS,
+    STRETCH_IDS,
     Segment,
     SegmentKind,
     Walk,
-    piece_size,
+    next_piece,
     top_piece,
 )
 
@@ -56,10 +55,32 @@ def test_pieces_hold_every_id_once_newest_first_and_none_is_too_long(wanted: IdR
     assert all(piece.start % size == 0 for piece in pieces[:-1])
 
 
-def test_a_claim_takes_more_ids_while_there_are_many_and_fewer_when_all_walkers_share_the_rest() -> None:
-    assert piece_size(IdRange(1, 2**53)) == WIDE_SEGMENT_IDS
-    assert piece_size(IdRange(1, WIDE_FROM_IDS + 1)) == WIDE_SEGMENT_IDS
-    assert piece_size(IdRange(1, WIDE_FROM_IDS)) == SEGMENT_IDS
+def test_what_is_new_since_the_last_stretch_is_walked_downwards_and_every_stretch_below_it_upwards() -> None:
+    free, seen = [IdRange(1, 2 * STRETCH_IDS + 2_500)], []
+    while free:
+        left = free.pop()  # the newest of them
+        piece = next_piece(left)
+        seen.append((piece.start, piece.end))
+        if piece.start > left.start:
+            free.append(IdRange(left.start, piece.start - 1))
+        if piece.end < left.end:
+            free.append(IdRange(piece.end + 1, left.end))
+    newest = [(66_000, 66_500), (65_000, 65_999), (64_000, 64_999)]
+    middle = [(first, first + 999) for first in range(32_000, 64_000, 1_000)]
+    oldest = [(1, 999), *((first, first + 999) for first in range(1_000, 32_000, 1_000))]
+    assert seen == [*newest, *middle, *oldest]
+
+
+@given(st.integers(0, 50_000_000), st.integers(0, 90_000), st.booleans())
+def test_the_next_piece_of_a_range_is_never_too_long_and_what_fits_is_taken_whole(
+    first: int, length: int, ends_a_stretch: bool
+) -> None:
+    last = first + length
+    wanted = IdRange(first, last + -(last + 1) % STRETCH_IDS if ends_a_stretch else last)
+    piece = next_piece(wanted)
+    assert wanted.start <= piece.start <= piece.end <= wanted.end
+    assert len(piece) <= SEGMENT_IDS
+    assert piece == wanted or len(wanted) > SEGMENT_IDS
 
 
 def test_a_piece_of_all_ids_there_can_ever_be_is_as_small_as_any() -> None:

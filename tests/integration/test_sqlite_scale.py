@@ -22,7 +22,7 @@ EVERY_SECOND: dict[str, Mapping[str, object]] = {
     "last_turn": {"source": SOURCE},
     "release_gaps": {"source": SOURCE, "owner": "one"},
     "open_segments": {"source": SOURCE},
-    "claim": {**GAPS, "kind": "rescan", "owner": "one"},
+    "free_segment": {**GAPS, "kind": "rescan"},
 }
 
 

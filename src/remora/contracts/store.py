@@ -161,7 +161,7 @@ class SegmentLedger(Protocol):
     ) -> Segment | None:
         """One pending (or expired) segment, in the order of `kinds`, then newest ids first; one owner.
 
-        From a wide segment only the highest ids are claimed (`core.ledger.segment`); the rest stays pending.
+        Of a wide segment one piece near its end is claimed (`core.ledger.segment`); the rest stays pending.
         """
 
     async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:

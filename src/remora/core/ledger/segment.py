@@ -1,6 +1,6 @@
 """Which ids does a worker walk, and how far has it got? A segment is a durable range of ids with a cursor and a lease.
 
-A plan has one segment of any width for each hole. A claim cuts off the piece that it walks. So the number of rows
+A plan has one segment of any width for each hole. A claim cuts out the piece that it walks. So the number of rows
 depends on the number of workers, not on the number of missing ids.
 """
 
@@ -16,11 +16,9 @@ from remora.core.units import SECOND_NS
 
 # The most ids that one claim takes.
 SEGMENT_IDS: Final = 1_000
-# The same while a range is wide. Long runs of neighbours leave fuller pages in the indexes of SQLite, and a short range is
-# for all walkers, so that an item that hangs does not hold up the rest.
-WIDE_SEGMENT_IDS: Final = 4_000
-# From here on a range is wide: several of these pieces for each walker.
-WIDE_FROM_IDS: Final = 64_000
+# SQLite walks history in stretches that end below multiples of this: the newest stretch first, but each one upwards. Its
+# indexes fill their pages only while ids rise.
+STRETCH_IDS: Final = 32_000
 # How many ids a worker may fetch beyond its durable cursor: the next owner checks so many before it walks.
 BATCH_MAX: Final = 200
 # If this many later ids were answered before the one that a walk waits for, that one is late, not the provider.
@@ -79,13 +77,19 @@ class Segment(msgspec.Struct, frozen=True):
         return IdRange(self.cursor + 1, self.ids.end) if self.cursor < self.ids.end else None
 
 
-def piece_size(left: IdRange) -> int:
-    """How many ids a claim takes at most from what is left of a range."""
-    return WIDE_SEGMENT_IDS if len(left) > WIDE_FROM_IDS else SEGMENT_IDS
+def next_piece(left: IdRange) -> IdRange:
+    """What one claim takes of a range in SQLite: its highest ids; but of a whole stretch, and of what is left of it, the lowest.
+
+    So what is new since the last stretch, as after downtime, is read from the newest id on.
+    """
+    if (left.end + 1) % STRETCH_IDS or len(left) <= SEGMENT_IDS:
+        return top_piece(left)
+    first = top_piece(left, size=STRETCH_IDS).start
+    return IdRange(first, min(left.end, first - first % SEGMENT_IDS + SEGMENT_IDS - 1))
 
 
 def top_piece(left: IdRange, *, size: int = SEGMENT_IDS) -> IdRange:
-    """The highest ids of a range, at most `size` of them: what one claim takes from a segment of any width.
+    """The highest ids of a range, at most `size` of them.
 
     Pieces begin at multiples of `size`. A range that fits is taken whole.
     """

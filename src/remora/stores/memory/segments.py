@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
-from remora.core.ledger.segment import Segment, SegmentKind, SegmentState, piece_size, top_piece
+from remora.core.ledger.segment import Segment, SegmentKind, SegmentState, next_piece
 from remora.stores.decisions import adds_coverage, is_lease_over, unplanned
 from remora.stores.memory.state import MemoryPart, SegmentRow
 
@@ -39,15 +39,19 @@ class MemorySegments(MemoryPart):
         return None
 
     def _cut(self, source: str, wide: SegmentRow) -> SegmentRow:
-        """The row to claim. If it is wide, its highest ids become a row of their own."""
-        left = IdRange(wide.cursor + 1, wide.ids.end)
-        piece = top_piece(left, size=piece_size(left))
-        if piece.start == wide.cursor + 1:
-            return wide
-        wide.ids = IdRange(wide.ids.start, piece.start - 1)
-        row = SegmentRow(next(self._tables.segment_ids), wide.kind, piece, piece.start - 1)
-        self._tables.segments[source].append(row)
+        """The row to claim. Of a wide one it is the next piece, and what is below and above becomes rows of its own."""
+        piece = next_piece(IdRange(wide.cursor + 1, wide.ids.end))
+        row = wide if piece.start == wide.cursor + 1 else self._split(source, wide, piece.start)
+        if piece.end < row.ids.end:
+            self._split(source, row, piece.end + 1)
         return row
+
+    def _split(self, source: str, row: SegmentRow, first: int) -> SegmentRow:
+        """Everything from this id on becomes a row of its own."""
+        upper = SegmentRow(next(self._tables.segment_ids), row.kind, IdRange(first, row.ids.end), first - 1)
+        row.ids = IdRange(row.ids.start, first - 1)
+        self._tables.segments[source].append(upper)
+        return upper
 
     async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
         """Move the cursor, extend the lease, add the ids to the coverage."""

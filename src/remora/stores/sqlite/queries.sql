@@ -199,33 +199,28 @@ DELETE FROM segments WHERE segment_id IN (
   SELECT segment_id FROM segments WHERE source = :source AND state = 'done' ORDER BY segment_id LIMIT :limit
 );
 
--- name: claim
--- One free segment of a kind, newest ids first, for one owner. A lease that ends later than a new one would has ended.
-UPDATE segments SET
-  state = 'claimed', owner = :owner, fence = fence + 1, lease_until = :lease_until, moved_at = :now
-WHERE segment_id = (
-  SELECT segment_id FROM segments
-  WHERE source = :source AND kind = :kind AND state <> 'done'
-  AND (state = 'pending' OR lease_until <= :now OR lease_until > :lease_until + :slack)
-  ORDER BY first_id DESC LIMIT 1
-)
-RETURNING segment_id, first_id, last_id, cursor, fence;
-
 -- name: free_segment
--- The segment that the next claim takes.
+-- The free segment of a kind with the newest ids. A lease that ends later than a new one would has ended.
 SELECT segment_id, cursor, last_id FROM segments
 WHERE source = :source AND kind = :kind AND state <> 'done'
 AND (state = 'pending' OR lease_until <= :now OR lease_until > :lease_until + :slack)
 ORDER BY first_id DESC LIMIT 1;
 
--- name: cut_segment
--- The highest ids of a wide segment become a segment; run in the transaction that claims it.
+-- name: split_segment
+-- The upper ids of a wide segment become a segment; run in the transaction that claims one of the two.
 INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at, moved_at)
-SELECT source, kind, 'pending', :top, last_id, :top - 1, created_at, :now FROM segments WHERE segment_id = :segment_id;
+SELECT source, kind, 'pending', :first, last_id, :first - 1, created_at, :now FROM segments WHERE segment_id = :segment_id;
 
 -- name: shorten_segment
 -- The rest of it.
-UPDATE segments SET last_id = :top - 1 WHERE segment_id = :segment_id;
+UPDATE segments SET last_id = :first - 1 WHERE segment_id = :segment_id;
+
+-- name: claim
+-- A free segment, for one owner.
+UPDATE segments SET
+  state = 'claimed', owner = :owner, fence = fence + 1, lease_until = :lease_until, moved_at = :now
+WHERE segment_id = :segment_id
+RETURNING first_id, last_id, cursor, fence;
 
 -- name: claimed_segment
 -- How far a claimed segment has come, if this fence is still current.

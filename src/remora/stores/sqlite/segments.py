@@ -6,7 +6,7 @@ from typing import Final
 
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
-from remora.core.ledger.segment import Segment, SegmentKind, piece_size, top_piece
+from remora.core.ledger.segment import Segment, SegmentKind, next_piece
 from remora.core.units import MILLISECOND_NS
 from remora.stores.common import Values
 from remora.stores.decisions import CLOCK_SLACK_NS, FORGOTTEN_AT_ONCE, adds_coverage, unplanned
@@ -50,27 +50,36 @@ class SqliteSegments(SqlitePart):
 
         def work(connection: Connection) -> Segment | None:
             for kind in kinds:
-                self._cut(connection, {**values, "kind": kind.value})
-                row = connection.execute(self._sql["claim"], {**values, "kind": kind.value}).fetchone()
-                if row is not None:
-                    segment_id, first_id, last_id, cursor, fence = row
+                segment_id = self._cut(connection, {**values, "kind": kind.value})
+                if segment_id is not None:
+                    row = connection.execute(self._sql["claim"], {**values, "segment_id": segment_id}).fetchone()
+                    first_id, last_id, cursor, fence = row
                     return Segment(segment_id, kind, IdRange(first_id, last_id), cursor, fence, owner)
             return None
 
         return await self._write(work, is_light=True)
 
-    def _cut(self, connection: Connection, values: Values) -> None:
-        """If the segment to be claimed next is wide, make a segment of its highest ids."""
+    def _cut(self, connection: Connection, values: Values) -> int | None:
+        """The segment to claim. Of a wide one it is the next piece, and what is below and above becomes segments of its own."""
         free = connection.execute(self._sql["free_segment"], values).fetchone()
         if free is None:
-            return
+            return None
+        segment_id: int
         segment_id, cursor, last_id = free
-        left = IdRange(cursor + 1, last_id)
-        piece = top_piece(left, size=piece_size(left))
+        piece = next_piece(IdRange(cursor + 1, last_id))
         if piece.start > cursor + 1:
-            cut = {"segment_id": segment_id, "top": piece.start, "now": values["now"]}
-            connection.execute(self._sql["cut_segment"], cut)
-            connection.execute(self._sql["shorten_segment"], cut)
+            segment_id = self._split(connection, segment_id, piece.start, values)
+        if piece.end < last_id:
+            self._split(connection, segment_id, piece.end + 1, values)
+        return segment_id
+
+    def _split(self, connection: Connection, segment_id: int, first: int, values: Values) -> int:
+        """Everything from this id on becomes a segment of its own."""
+        split = {"segment_id": segment_id, "first": first, "now": values["now"]}
+        upper = connection.execute(self._sql["split_segment"], split).lastrowid
+        connection.execute(self._sql["shorten_segment"], split)
+        assert upper is not None, "an inserted row has a number"
+        return upper
 
     async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
         """Move the cursor, extend the lease, add the ids to the coverage; False when the fence is outdated."""
