@@ -76,8 +76,8 @@ def rows(answers: Sequence[Observation]) -> list[tuple[object, ...]]:
         assert isinstance(answer.verdict, Found)
         assert isinstance(answer.verdict.thing, Item)
         item = answer.verdict.thing
-        envelope = (1, item.item_id, item.type, item.by, item.time, item.parent, None, None, 0, 0, 1, 1, 1, 1)
-        made.append((*envelope, bytes(16), bytes(16), item.body))
+        envelope = (1, item.item_id, item.by, item.time, item.parent, 1, 1, item.body)
+        made.append((*envelope, item.type, None, None, 0, 0, 1, 1, bytes(16), bytes(16)))
     return made
 
 

@@ -19,7 +19,7 @@ from remora.core.verdict import Found
 from remora.stores.decisions import Held
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.database import connect_writer
-from remora.stores.sqlite.item_rows import item_row
+from remora.stores.sqlite.item_rows import USUAL_END, item_row, write_items
 from remora.stores.sqlite.portable import PortableSqliteStore
 from remora.stores.sqlite.statements import many_rows
 from remora.stores.tables import TABLES
@@ -131,6 +131,48 @@ def test_what_is_written_is_shown_and_the_first_moment_stays(
     table.execute(WRITE, item_row(1, item, held, now=later, fetched=fetched_later))
     assert table.execute(READ).fetchone() == (name, first, fetched_later, later)
     table.execute("DELETE FROM stored_items")
+
+
+rows_of_items = st.builds(
+    lambda item, held, first, fetched: item_row(1, item, held, now=first, fetched=fetched),
+    st.builds(
+        Item,
+        st.integers(1, 5),
+        st.just(b'{"text":"\xc3\xa9"}'),
+        type=types,
+        by=st.none() | st.just("ada"),
+        time=st.none() | moments,
+        parent=st.none() | moments,
+        score=st.sampled_from([None, None, 0, 7]),
+        descendants=st.sampled_from([None, None, 0, 7]),
+        dead=st.sampled_from([False, False, True]),
+        deleted=st.sampled_from([False, False, True]),
+    ),
+    st.sampled_from([Held(b"", b"", 1, 0), Held(b"", b"", 2, 0), Held(b"h" * 16, b"c" * 16, 1, 0)]),
+    moments,
+    st.just(0) | moments,
+)
+ALL = "SELECT * FROM stored_items ORDER BY id"
+
+
+@given(st.lists(st.lists(rows_of_items, max_size=4, unique_by=lambda row: row[1]), max_size=3))
+def test_rows_that_end_as_usual_are_written_as_all_others(
+    table: sqlite3.Connection, batches: list[list[tuple[Any, ...]]]
+) -> None:
+    for rows in batches:
+        for row in rows:
+            table.execute(WRITE, row)
+    one_by_one = table.execute(ALL).fetchall()
+    table.execute("DELETE FROM stored_items")
+    for rows in batches:
+        write_items(table, rows)
+    assert table.execute(ALL).fetchall() == one_by_one
+    table.execute("DELETE FROM stored_items")
+
+
+def test_a_new_comment_that_is_alive_ends_as_usual() -> None:
+    row = item_row(1, Item(7, b"{}", type="comment", by="ada"), Held(b"", b"", 1, 0), now=2, fetched=1)
+    assert row[-len(USUAL_END) :] == USUAL_END
 
 
 async def test_a_copy_shows_the_same_items(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ async def test_hot_queries_use_their_indexes(tmp_path: Path) -> None:
     for name, index in {
         "due_gaps": "gaps_due",
         "gap_counts": "gaps_open",
-        "claim": "segments_unfinished",
+        "free_segment": "segments_unfinished",
         "owed_details": "documents_owed",
         "coverage_below": "PRIMARY KEY",
         "held_gaps": "PRIMARY KEY",

@@ -15,10 +15,12 @@ from remora.stores.sqlite.statements import many_rows
 ROWS_PER_STATEMENT: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 
 
-def write_rows(connection: Connection, name: str, rows: Sequence[Sequence[object]]) -> None:
-    """Run a writing statement for all these rows, in order, many rows at a time."""
+def write_rows(
+    connection: Connection, name: str, rows: Sequence[Sequence[object]], *, values: str | None = None
+) -> None:
+    """Run a writing statement for all these rows, in order, many rows at a time. `values`: instead of its row of values."""
     start = 0
     for size in ROWS_PER_STATEMENT:
         while len(rows) - start >= size:
-            connection.execute(many_rows(name, size), list(chain.from_iterable(rows[start : start + size])))
+            connection.execute(many_rows(name, size, values), list(chain.from_iterable(rows[start : start + size])))
             start += size

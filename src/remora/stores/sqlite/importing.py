@@ -14,7 +14,7 @@ from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection, build_indexes
 from remora.stores.sqlite.feed import write_changes
-from remora.stores.sqlite.item_rows import second_hand_row
+from remora.stores.sqlite.item_rows import second_hand_row, write_items
 from remora.stores.sqlite.recording import source_number
 from remora.stores.statements import with_common
 
@@ -58,7 +58,7 @@ class ImportingSqliteStore(SqliteStore):
                 ).fetchall()
             }
             new = [item_id for item_id in ids if item_id not in held]
-            write_rows(connection, "write_items", [second_hand_row(number, wanted[item_id], now) for item_id in new])
+            write_items(connection, [second_hand_row(number, wanted[item_id], now) for item_id in new])
             write_changes(connection, source, "item", "new", keys=json.dumps(new), now=now)
             ranges = Coverage.of(IdRange(item_id, item_id) for item_id in ids).ranges
             if len(ranges) <= max(1, len(ids) // 10):  # a file in random order is covered at its end

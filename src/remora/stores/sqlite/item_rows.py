@@ -3,12 +3,15 @@
 The generated columns of `stored_items` give the values back (schema 5), and so do the views.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from remora.core.item import Item
 from remora.core.texts import storable
 from remora.stores.decisions import INTEGER_MAX, INTEGER_MIN, Held, new_item
 from remora.stores.imported_rows import NEVER_FETCHED
+from remora.stores.sqlite.bulk import write_rows
+from remora.stores.sqlite.database import Connection
 
 # The most frequent type by far, and its mark.
 USUAL_TYPE: Final = "comment"
@@ -17,31 +20,44 @@ USUAL_MARK: Final = ""
 EMPTY_MARK: Final = "\0"
 # The content is as it was first seen, or that moment is in the same row.
 UNCHANGED_SINCE: Final = 0
+# How nearly all rows end, from the mark of the type on: a new comment, alive and short. To bind these values for each row
+# would take a fifth of the time that it takes to write it.
+USUAL_END: Final = (USUAL_MARK, None, None, False, False, UNCHANGED_SINCE, 1, b"", b"")
+USUAL_VALUES: Final = "(?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), '', NULL, NULL, 0, 0, 0, 1, x'', x'')"
+BEFORE_END: Final = 8
+
+
+def write_items(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Write the rows of items that are new, and new bodies of stored ones."""
+    usual = [row[:BEFORE_END] for row in rows if row[BEFORE_END:] == USUAL_END]
+    write_rows(connection, "write_items", usual, values=USUAL_VALUES)
+    if len(usual) < len(rows):
+        write_rows(connection, "write_items", [row for row in rows if row[BEFORE_END:] != USUAL_END])
 
 
 def item_row(number: int, item: Item, held: Held, *, now: int, fetched: int) -> tuple[Any, ...]:
-    """The stored columns of `stored_items` in their order; times are milliseconds."""
+    """The values of `write_items` in their order; times are milliseconds."""
     time, parent, score, descendants = item.time, item.parent, item.score, item.descendants
     return (
         number,
         item.item_id,
-        USUAL_MARK if item.type == USUAL_TYPE else type_mark(item.type),
         storable(item.by),
         # As `clean_integer`, without a call for each: this runs for every item.
         time if time is None or INTEGER_MIN <= time <= INTEGER_MAX else None,
         parent if parent is None or INTEGER_MIN <= parent <= INTEGER_MAX else None,
+        now,
+        # A request is sent before its answer is recorded, unless the clock was set back meanwhile.
+        fetched - now - 1 if fetched <= now and fetched != NEVER_FETCHED else fetched,
+        item.body,
+        USUAL_MARK if item.type == USUAL_TYPE else type_mark(item.type),
         score if score is None or INTEGER_MIN <= score <= INTEGER_MAX else None,
         descendants if descendants is None or INTEGER_MIN <= descendants <= INTEGER_MAX else None,
         item.dead,
         item.deleted,
-        now,
-        # A request is sent before its answer is recorded, unless the clock was set back meanwhile.
-        fetched - now - 1 if fetched <= now and fetched != NEVER_FETCHED else fetched,
         UNCHANGED_SINCE,
         held.revision,
         held.hash,
         held.content_hash,
-        item.body,
     )
 
 

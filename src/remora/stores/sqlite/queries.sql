@@ -31,10 +31,10 @@ WHERE source = :number AND id IN (SELECT value FROM json_each(:ids));
 -- name: write_items
 -- New items, and new bodies of stored ones. Marks count from the moment in the same row, which a stored item has not.
 INSERT INTO stored_items (
-  source, id, type_mark, "by", time, parent, score, descendants, dead, deleted,
-  first_seen_at, fetched_mark, changed_mark, revision, hash, content_hash, body
+  source, id, "by", time, parent, first_seen_at, fetched_mark, body,
+  type_mark, score, descendants, dead, deleted, changed_mark, revision, hash, content_hash
 ) VALUES
-(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
+(?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (source, id) DO UPDATE SET
   type_mark = excluded.type_mark, "by" = excluded."by", time = excluded.time, parent = excluded.parent, score = excluded.score,
   descendants = excluded.descendants, dead = excluded.dead, deleted = excluded.deleted,

@@ -5,7 +5,7 @@ Several observations of one thing may share a batch. Each is judged by the resul
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -33,7 +33,7 @@ from remora.stores.rows import gap_from_row, gap_to_row, nanoseconds
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.feed import write_changes
-from remora.stores.sqlite.item_rows import item_row
+from remora.stores.sqlite.item_rows import item_row, write_items
 from remora.stores.sqlite.statements import queries
 
 Job = tuple[str, Observation]  # source and observation
@@ -118,7 +118,7 @@ class _Batch:
         self._held: dict[str, Held] = {}
         self._gaps: dict[str, Gap] = {}
         self._turn: int | None = None
-        self._items: dict[int, tuple[object, ...]] = {}
+        self._items: dict[int, tuple[Any, ...]] = {}
         self._kept: list[int] = []
         self._read_s: dict[int, int] = {}  # unchanged items, with the second in which they were read
         self._changes: dict[tuple[str, str], list[str]] = {}  # keys by kind and change
@@ -365,7 +365,7 @@ class _Batch:
             self._kept.clear()
         if self._items:
             # In the order of the table, so that neighbours share pages.
-            write_rows(self._connection, "write_items", [self._items[key] for key in sorted(self._items)])
+            write_items(self._connection, [self._items[key] for key in sorted(self._items)])
             self._items.clear()
 
 

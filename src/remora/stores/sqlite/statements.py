@@ -27,11 +27,11 @@ def queries() -> Mapping[str, str]:
 
 
 @cache
-def many_rows(name: str, rows: int) -> str:
-    """The statement of this name for several rows at once. Its row of values is on a separate line."""
+def many_rows(name: str, rows: int, values: str | None = None) -> str:
+    """The statement of this name for several rows at once. Its row of values is on a separate line; `values` replaces it."""
     text = queries()[name]
     (row,) = _ROW_OF_VALUES.findall(text)
-    return text.replace(row, ",\n".join([row] * rows))
+    return text.replace(row, ",\n".join([values or row] * rows))
 
 
 @cache
