@@ -29,8 +29,9 @@ The number of requests in flight is bounded (256 at most), so memory does not gr
 
 A machine that others use, too, may be twice as fast in one second as in the next; here a loop of 30 ms took 30 to 76. Programs that
 run one after the other meet different seconds, so the ratios of the table change from run to run. `python -m bench.beside` runs
-them at the same time on one core, and the provider on another: then they meet the same seconds. In three rounds over 60,000 items the
-naive program took 2.59 times as much processor time for an item as Remora (2.53 to 2.71), and Scrapy 39.8 times (37.6 to 40.7).
+them at the same time on one core, and the provider on another: then they meet the same seconds. In five rounds over 60,000 items the
+naive program took 2.73 times as much processor time for an item as Remora (2.70 to 2.75), and Scrapy 41.0 times (39.6 to 41.7). In slower
+minutes of the machine it was 2.65 times (2.63 to 2.76) and 38.7 times (37.7 to 40.8).
 `python -m bench.beside --other CHECKOUT` compares two versions of Remora in the same way; two runs differ by about 1 %.
 
 Measured so, uvloop takes 0.98 times as much in a catch-up and as much at a pace: the transport goes past the event loop for nearly
@@ -65,8 +66,8 @@ processor time among the first 10,000 and 35.8 µs in the tenth million, beside 
 35.7 µs each, and in an empty store 34.6 µs, in turns. `remora status` took 0.29 s and `remora gaps` 0.26 s. The file had 1.50 bytes for
 each byte of a body. Since short bodies have no hashes and a line of the change feed is half as long, three million items cost 30.3 µs each
 in the third million and took 1.40 bytes for each byte of a body: five indexes and the feed are in it. Compacted,
-a file of a million items had 1.36. Since a claim takes runs of 4,000 ids and a row says nothing that all rows have alike, a million items
-take 1.35 as they are written; an item costs what it cost.
+a file of a million items had 1.36. Since all walkers rise through the same stretch of ids and a row says nothing that all rows have
+alike, a million items take 1.34 as they are written, 0.055 of it for the index by author.
 
 `python -m bench.scale --postgres` fills a PostgreSQL on the same machine. An item cost 35.5 µs of our processor time and 41.0 µs of the
 server's among the first 10,000, and 39.5 and 50.4 µs in the tenth million, while the load of the machine rose from 2 to 7 by other work;
