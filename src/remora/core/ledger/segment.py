@@ -18,7 +18,7 @@ from remora.core.units import SECOND_NS
 SEGMENT_IDS: Final = 1_000
 # SQLite walks history in stretches that end below multiples of this: the newest stretch first, but each one upwards. Its
 # indexes fill their pages only while ids rise.
-STRETCH_IDS: Final = 32_000
+STRETCH_IDS: Final = 32 * SEGMENT_IDS
 # How many ids a worker may fetch beyond its durable cursor: the next owner checks so many before it walks.
 BATCH_MAX: Final = 200
 # If this many later ids were answered before the one that a walk waits for, that one is late, not the provider.
@@ -82,10 +82,10 @@ def next_piece(left: IdRange) -> IdRange:
 
     So what is new since the last stretch, as after downtime, is read from the newest id on.
     """
-    if (left.end + 1) % STRETCH_IDS or len(left) <= SEGMENT_IDS:
+    if (left.end + 1) % STRETCH_IDS:
         return top_piece(left)
     first = top_piece(left, size=STRETCH_IDS).start
-    return IdRange(first, min(left.end, first - first % SEGMENT_IDS + SEGMENT_IDS - 1))
+    return IdRange(first, first - first % SEGMENT_IDS + SEGMENT_IDS - 1)  # a stretch ends where a piece does
 
 
 def top_piece(left: IdRange, *, size: int = SEGMENT_IDS) -> IdRange:

@@ -24,7 +24,7 @@ UNCHANGED_SINCE: Final = 0
 # would take a fifth of the time that it takes to write it.
 USUAL_END: Final = (USUAL_MARK, None, None, False, False, UNCHANGED_SINCE, 1, b"", b"")
 USUAL_VALUES: Final = "(?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), '', NULL, NULL, 0, 0, 0, 1, x'', x'')"
-BEFORE_END: Final = 8
+BEFORE_END: Final = USUAL_VALUES.count("?")
 
 
 def write_items(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
