@@ -42,6 +42,9 @@ class StoreClock:
     async def sleep_until(self, monotonic_ns: int) -> None:
         raise AssertionError(f"nothing sleeps here until {monotonic_ns}")
 
+    async def sleep_exactly_until(self, monotonic_ns: int) -> None:
+        await self.sleep_until(monotonic_ns)
+
 
 class World:
     """Processes that share one gate, on clocks that drift, over a network that is sometimes slow."""

@@ -1,6 +1,7 @@
 """Does the real clock keep its promises on real event loops? Never early, close to the moment, cheap, and never back."""
 
 import asyncio
+import selectors
 import time
 from collections.abc import Callable
 
@@ -15,15 +16,28 @@ from remora.operate.jobs.clock import SystemClock, ahead_ns
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
 
+class Counting(selectors.SelectSelector):
+    """Counts how often the event loop looks at it, which is once in each of its turns."""
+
+    looks = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.looks += 1
+        return super().select(timeout)
+
+
+@pytest.mark.parametrize("is_exact", [False, True], ids=["about", "exactly"])
 @pytest.mark.parametrize("new_loop", LOOPS, ids=["asyncio", "uvloop"])
 @settings(max_examples=30)
 @given(waits_us=st.lists(st.integers(0, 4_000), min_size=1, max_size=3))
-def test_it_never_wakes_early(new_loop: Callable[[], asyncio.AbstractEventLoop], waits_us: list[int]) -> None:
+def test_it_never_wakes_early(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], is_exact: bool, waits_us: list[int]
+) -> None:
     async def main() -> list[int]:
         clock, late_ns = SystemClock(), []
         for wait_us in waits_us:
             until_ns = clock.monotonic_ns() + wait_us * 1_000
-            await clock.sleep_until(until_ns)
+            await (clock.sleep_exactly_until if is_exact else clock.sleep_until)(until_ns)
             late_ns.append(clock.monotonic_ns() - until_ns)
         return late_ns
 
@@ -32,12 +46,12 @@ def test_it_never_wakes_early(new_loop: Callable[[], asyncio.AbstractEventLoop],
 
 
 @pytest.mark.parametrize("new_loop", LOOPS, ids=["asyncio", "uvloop"])
-def test_it_wakes_close_to_the_moment(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_it_wakes_close_to_the_moment_where_that_matters(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> list[int]:
         clock, late_ns = SystemClock(), []
         for wait_us in range(0, 6_000, 150):
             until_ns = clock.monotonic_ns() + wait_us * 1_000
-            await clock.sleep_until(until_ns)
+            await clock.sleep_exactly_until(until_ns)
             late_ns.append(clock.monotonic_ns() - until_ns)
         return sorted(late_ns)
 
@@ -45,6 +59,19 @@ def test_it_wakes_close_to_the_moment(new_loop: Callable[[], asyncio.AbstractEve
         late_ns = runner.run(main())
     # The quickest quarter: the machine may be busy with other things.
     assert late_ns[len(late_ns) // 4] < MILLISECOND_NS // 4
+
+
+def test_a_usual_wait_does_not_keep_the_event_loop_busy() -> None:
+    selector = Counting()
+
+    async def main() -> int:
+        clock, before = SystemClock(), selector.looks
+        for _ in range(10):
+            await clock.sleep_until(clock.monotonic_ns() + 7 * MILLISECOND_NS // 4)
+        return selector.looks - before
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        assert runner.run(main()) <= 40  # a turn for the timer, one for the task, and again if it was a little early
 
 
 def test_a_long_wait_costs_next_to_nothing() -> None:

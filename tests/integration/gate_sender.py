@@ -55,7 +55,7 @@ class Sender:
                 except TimeoutError:
                     pass
                 continue
-            await self._clock.sleep_until(self.pacer.earliest_ns())
+            await self._clock.sleep_exactly_until(self.pacer.earliest_ns())
             before_look()
             now_ns = self._clock.monotonic_ns()
             stretch = self.time(now_ns)

@@ -46,6 +46,9 @@ class WrongClock(SystemClock):
     async def sleep_until(self, monotonic_ns: int) -> None:
         await super().sleep_until(monotonic_ns - self._off_by_ns)
 
+    async def sleep_exactly_until(self, monotonic_ns: int) -> None:
+        await super().sleep_exactly_until(monotonic_ns - self._off_by_ns)
+
 
 class Stalls:
     """A process that now and then stands still, in the middle of anything."""

@@ -99,6 +99,9 @@ class SetBack(SystemClock):
     async def sleep_until(self, monotonic_ns: int) -> None:
         await super().sleep_until(monotonic_ns + self.set_back_ns)
 
+    async def sleep_exactly_until(self, monotonic_ns: int) -> None:
+        await super().sleep_exactly_until(monotonic_ns + self.set_back_ns)
+
 
 @pytest.mark.parametrize("interval_ns", [FAST_NS, SLOW_NS])
 async def test_a_database_clock_that_is_set_forward_makes_all_wait_until_nothing_granted_before_can_leave(

@@ -32,3 +32,6 @@ class LoopClock:
 
     async def sleep_until(self, monotonic_ns: int) -> None:
         raise AssertionError("a transport waits for nothing but its server")
+
+    async def sleep_exactly_until(self, monotonic_ns: int) -> None:
+        await self.sleep_until(monotonic_ns)

@@ -217,3 +217,6 @@ class LockstepClock:
     async def sleep_until(self, monotonic_ns: int) -> None:
         while (left_ns := monotonic_ns - self._member.now_ns) > 0:  # noqa: ASYNC110  a timer may be a nanosecond early
             await asyncio.sleep(left_ns / SECOND_NS)
+
+    async def sleep_exactly_until(self, monotonic_ns: int) -> None:
+        await self.sleep_until(monotonic_ns)

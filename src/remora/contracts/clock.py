@@ -13,4 +13,7 @@ class Clock(Protocol):
         """Nanoseconds since 1970. Never goes back within one process, whatever the system clock does."""
 
     async def sleep_until(self, monotonic_ns: int) -> None:
-        """Return at or after this moment, as close to it as the event loop allows, never before."""
+        """Return at or after this moment, a millisecond or two late, never before."""
+
+    async def sleep_exactly_until(self, monotonic_ns: int) -> None:
+        """The same, as close to the moment as the event loop allows. It costs processor time: for departures only."""

@@ -36,7 +36,7 @@ class HoldTimer:
         elif left_ns > LISTEN_FROM_NS:
             await self._listen(left_ns - SLEEP_LAST_NS)
         else:
-            await self._clock.sleep_until(hold.until_ns)
+            await self._clock.sleep_exactly_until(hold.until_ns)
 
     async def until_turn(self, hold: Hold, *, least_ns: int) -> None:
         """Wait for a turn, and not less than `least_ns`. It comes before the departure, so a coarse timer is enough."""

@@ -93,6 +93,9 @@ class SimClock:
             timer.cancel()
             raise
 
+    async def sleep_exactly_until(self, monotonic_ns: int) -> None:
+        await self.sleep_until(monotonic_ns)
+
 
 def _wake(due: "asyncio.Future[None]") -> None:
     if not due.done():

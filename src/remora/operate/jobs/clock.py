@@ -40,6 +40,11 @@ class SystemClock:
         return monotonic_ns + self._wall_ahead_ns
 
     async def sleep_until(self, monotonic_ns: int) -> None:
+        """Return at or after this moment, up to two milliseconds late."""
+        while (left_ns := monotonic_ns - time.monotonic_ns()) > 0:  # noqa: ASYNC110  a timer may be too early
+            await asyncio.sleep(min(left_ns, SLEEP_MAX_NS) / SECOND_NS)
+
+    async def sleep_exactly_until(self, monotonic_ns: int) -> None:
         """Return at or after this moment, and within a few microseconds of it if the loop has nothing else to do.
 
         It sleeps whole milliseconds. For the rest of the last one the event loop runs without waiting.
