@@ -14,9 +14,8 @@ from remora.core.item import Readable
 from remora.core.ledger.asking import Asked, Refusals
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.known_good import KnownGood
-from remora.core.quota_headers import has_quota
 from remora.core.translation import NOTHING_SAID
-from remora.core.verdict import Found, NoReply, Reply, Verdict, has_content
+from remora.core.verdict import Found, NoReply, Reply, Verdict, is_plain
 from remora.gate.governor import GovernedPermit, Governor
 from remora.gate.request_batch import Answer
 
@@ -68,7 +67,7 @@ class OrdinaryAnswers:
         self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply, now_wall_ns: int
     ) -> _Ordinary | None:
         """What an ordinary answer means; None if it is not ordinary. Changes nothing."""
-        if discovery.kind is not Kind.ITEM or not has_content(reply) or (reply.headers and has_quota(reply.headers)):
+        if discovery.kind is not Kind.ITEM or not is_plain(reply):
             return None
         if self._dialect is not None:
             said = self._dialect.translate(reply, now_wall_ns=now_wall_ns)

@@ -261,7 +261,7 @@ def test_turns_that_are_given_in_bursts_lose_no_slot_unless_a_timer_is_late_by_t
     assert pacer.ceiling_next_ns == first_ns + turns * interval_ns
 
 
-@pytest.mark.parametrize("rate_per_s, every_ms", [(0.5, 0), (100, 0), (250, 1.0), (2_600, 2.3), (100_000, 2.5)])
+@pytest.mark.parametrize("rate_per_s, every_ms", [(0.5, 0), (100, 0), (250, 1.25), (2_600, 2.9), (100_000, 3.1)])
 def test_without_bursts_each_turn_has_its_own_moment_and_with_bursts_a_timer_serves_several(
     rate_per_s: float, every_ms: float
 ) -> None:

@@ -11,8 +11,8 @@ import msgspec
 
 from remora.core.item import WEB_PAGE, Decoded, Nothing, Page, Readable, StreamOpened, Thing, Unreadable, WrongShape
 from remora.core.quota_headers import RETRY_AFTER_MAX_NS as RETRY_AFTER_MAX_NS
+from remora.core.quota_headers import has_quota, read_quota
 from remora.core.quota_headers import parse_retry_after as parse_retry_after
-from remora.core.quota_headers import read_quota
 from remora.core.reasons import GapReason
 from remora.core.translation import NOTHING_SAID, Means, Translation
 
@@ -225,6 +225,11 @@ def has_content(reply: Reply | NoReply, *, is_page: bool = False) -> TypeGuard[R
         and reply.status == 206
         and _RANGE_OF_ENTRIES.fullmatch(reply.headers.get("content-range", "")) is not None
     )
+
+
+def is_plain(reply: Reply | NoReply) -> TypeGuard[Reply]:
+    """Whether it is what was asked for, and says nothing about a quota."""
+    return has_content(reply) and not (reply.headers and has_quota(reply.headers))
 
 
 def _nonsense(odd: str, *, is_one_of_many: bool) -> Verdict:

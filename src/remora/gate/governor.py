@@ -15,7 +15,7 @@ from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
 from remora.core.rate.gate_types import PACING, RateFacts
 from remora.core.rate.limits import Limits as Limits
-from remora.core.rate.pacing import SEND_NS, Pacer, new_pacer, turns_every_ns
+from remora.core.rate.pacing import SEND_NS, Pacer, heard_within_ns, new_pacer, turns_every_ns
 from remora.core.rate.signal import good_answer
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
@@ -65,6 +65,7 @@ class Governor:
         self._refusals = self._learner.refusals
         self.canaries.serve(self._learner.circuit)
         self._schedule = Schedule(home, self._new_pacer())
+        self._is_paced = False  # requests wait, and for nothing but the pace
         self._is_unheld = False  # while turns are given in a block: then only the schedule can hold a request back
         self._admissions = AdmissionQueue()
         self._timer = HoldTimer(clock)
@@ -184,6 +185,13 @@ class Governor:
         permit.was_heard = True
         self._learner.hear(permit.as_sent(), reply, verdict, already_counted=already_counted, said=said)
 
+    @property
+    def heard_within_ns(self) -> int:
+        """How long a plain answer may wait to be heard with others; 0: a request may wait for what it frees."""
+        if not self._is_paced or self._refusals.limit is not None:
+            return 0
+        return heard_within_ns(self._schedule.departed.interval_ns, places=self._limits.in_flight - self._in_flight)
+
     def learn_found(self, answers: Sequence[tuple[GovernedPermit, Reply, Verdict]]) -> None:
         """The same for ordinary good answers, in one go."""
         for permit, _, _ in answers:
@@ -291,7 +299,8 @@ class Governor:
                     continue
                 self._holds.note(self._in_flight)
                 self._wait_events.tell(hold)
-                if hold.limited_by in PACING:
+                self._is_paced = hold.limited_by in PACING
+                if self._is_paced:
                     await self._timer.until_turn(hold, least_ns=turns_every_ns(self._schedule.granted.interval_ns))
                 else:
                     await self._timer.until_over(hold)
@@ -300,6 +309,7 @@ class Governor:
             self._admissions.fail(error)
             raise
         finally:
+            self._is_paced = False
             self._holds.turn = None
             self._holds.note(self._in_flight)
 

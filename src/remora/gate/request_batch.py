@@ -2,7 +2,8 @@
 
 Each request still has its own turn, permit and departure. A request that cannot be sent at once, because a connection
 must be opened or the gate holds it back, gets a task. What was answered in one tick of the event loop is heard in one go,
-at once, even while the store is slow.
+even while the store is slow. While the pace holds other requests back, plain answers that nobody waits for may be heard a
+few milliseconds later, with more of them: to hear ten costs little more than to hear one.
 """
 
 import asyncio
@@ -13,8 +14,10 @@ from types import CoroutineType, TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from remora.contracts import OnReply, Sent
+from remora.core.lanes import PATIENT
 from remora.core.ledger.discovery import Discovery
-from remora.core.verdict import Fault, NoReply, Reply
+from remora.core.units import SECOND_NS
+from remora.core.verdict import Fault, NoReply, Reply, is_plain
 from remora.gate.admission_queue import Waiter
 from remora.gate.governor import GovernedPermit, Governor
 
@@ -56,6 +59,7 @@ class RequestBatch(Generic[T]):
         self._in_flight: dict[GovernedPermit, tuple[Discovery, Sent | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._replies: list[tuple[GovernedPermit, Reply | NoReply]] = []
+        self._hearing: asyncio.Handle | None = None  # of these replies; a timer if they can wait
         self._results: list[T] = []
         self._error: BaseException | None = None
         self._news: asyncio.Future[None] | None = None
@@ -83,7 +87,8 @@ class RequestBatch(Generic[T]):
             if tasks:
                 await asyncio.gather(*tasks, return_exceptions=True)
         finally:
-            self._replies.clear()
+            self._cancel_hearing()
+            self._hear_all()  # what was answered is learned, although nobody waits for it
             for permit, (_, sent) in self._in_flight.items():
                 if sent is not None:
                     sent.cancel()
@@ -125,12 +130,21 @@ class RequestBatch(Generic[T]):
         self._on_reply(permit, await self._fetch(discovery, permit))
 
     def _on_reply(self, permit: GovernedPermit, reply: Reply | NoReply) -> None:
-        if not self._replies:
-            self._loop.call_soon(self._hear_all)
         self._replies.append((permit, reply))
+        wait_ns = self._governor.heard_within_ns if self._lane in PATIENT and is_plain(reply) else 0
+        if self._hearing is None or (isinstance(self._hearing, asyncio.TimerHandle) and not wait_ns):
+            self._cancel_hearing()
+            later, soon = self._loop.call_later, self._loop.call_soon
+            self._hearing = later(wait_ns / SECOND_NS, self._hear_all) if wait_ns else soon(self._hear_all)
+
+    def _cancel_hearing(self) -> None:
+        if self._hearing is not None:
+            self._hearing.cancel()
+            self._hearing = None
 
     def _hear_all(self) -> None:
-        """Hear what was answered in this tick."""
+        """Hear what was answered since the last time."""
+        self._hearing = None
         replies, self._replies = self._replies, []
         answers: list[Answer] = []
         for permit, reply in replies:

@@ -194,6 +194,11 @@ def turns_every_ns(interval_ns: int) -> int:
     return _turn_lead_ns(interval_ns) // 3 if _tolerance_ns(interval_ns) else 0
 
 
+def heard_within_ns(interval_ns: int, *, places: int) -> int:
+    """How long answers may wait to be heard together; 0: there are no bursts, or too few free places for another one."""
+    return _tolerance_ns(interval_ns) if places > BURST_NS // interval_ns else 0
+
+
 @lru_cache(REMEMBERED_INTERVALS)
 def _tolerance_ns(interval_ns: int) -> int:
     return (burst_allowance(interval_ns) - 1) * interval_ns
@@ -201,6 +206,6 @@ def _tolerance_ns(interval_ns: int) -> int:
 
 @lru_cache(REMEMBERED_INTERVALS)
 def _turn_lead_ns(interval_ns: int) -> int:
-    """With bursts, most of a burst: the rest is reserve for the time between turn and departure."""
+    """With bursts, nearly a burst: what is longer, a busy event loop does not lose. The rest is for a late departure."""
     tolerance_ns = _tolerance_ns(interval_ns)
-    return tolerance_ns * 3 // 4 if tolerance_ns else min(TURN_LEAD_NS, interval_ns // 2)
+    return tolerance_ns * 15 // 16 if tolerance_ns else min(TURN_LEAD_NS, interval_ns // 2)

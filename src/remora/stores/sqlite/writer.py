@@ -44,7 +44,7 @@ BATCH_MAX: Final = 512
 # Observations that can wait are written when there are so many of them, or this long after the last ones: at 2,600 items
 # a second, a transaction for every few items costs twice as much. With more of them, walks wait for their cursors.
 ENOUGH: Final = 256
-PAUSE_S: Final = 0.05
+PAUSE_S: Final = 0.065
 # The event loop records a batch if the last one took no longer than this. A disk that has to be read and a
 # busy machine take longer, and would hold up everything else. In the thread the same takes about twice as long.
 AT_ONCE_S: Final = 0.02
