@@ -49,6 +49,7 @@ class RequestBatch(Generic[T]):
         self._governor = governor
         self._source = source
         self._lane = discoveries[0].via
+        self._is_patient = self._lane in PATIENT
         self._waiting = deque(discoveries)
         self._left = len(discoveries)
         self._fetch_now = fetch_now
@@ -131,11 +132,17 @@ class RequestBatch(Generic[T]):
 
     def _on_reply(self, permit: GovernedPermit, reply: Reply | NoReply) -> None:
         self._replies.append((permit, reply))
-        wait_ns = self._governor.heard_within_ns if self._lane in PATIENT and is_plain(reply) else 0
-        if self._hearing is None or (isinstance(self._hearing, asyncio.TimerHandle) and not wait_ns):
+        can_wait = self._is_patient and is_plain(reply)
+        if self._hearing is None:
+            wait_ns = self._governor.heard_within_ns if can_wait else 0
+            self._hearing = (
+                self._loop.call_later(wait_ns / SECOND_NS, self._hear_all)
+                if wait_ns
+                else self._loop.call_soon(self._hear_all)
+            )
+        elif not can_wait and isinstance(self._hearing, asyncio.TimerHandle):
             self._cancel_hearing()
-            later, soon = self._loop.call_later, self._loop.call_soon
-            self._hearing = later(wait_ns / SECOND_NS, self._hear_all) if wait_ns else soon(self._hear_all)
+            self._hearing = self._loop.call_soon(self._hear_all)
 
     def _cancel_hearing(self) -> None:
         if self._hearing is not None:

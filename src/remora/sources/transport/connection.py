@@ -228,7 +228,8 @@ class Connection:
             return
         self.last_byte_at_ns = now_ns
         whole = b"" if self._has_begun or self._unsent else bytes(data)
-        if whole and (known := self._heads.answer_in(whole)) is not None:
+        known = self._heads.answer_in(whole) if whole else None
+        if known is not None and len(known[1]) <= self._body_max_bytes:
             head, body = known
             on_answer, self._on_answer = self._on_answer, None
             on_answer(Reply(head.status, body, self.departed_at_ns, now_ns, head.headers, self.late_ns))

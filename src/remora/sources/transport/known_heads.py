@@ -1,26 +1,33 @@
-"""Which heads were read before? Providers repeat them byte for byte, and what was read once need not be parsed again.
+"""Which heads were read before? Providers repeat them byte for byte but for the length of the body, and what was read once
+need not be parsed again.
 
 Only a usual answer is known: complete in one read, with its length told, kept open and not encoded. The same bytes then
 mean the same, so nothing is decided here: the parser has decided it once.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-# A head differs from the next by its date and the length of the body: a few hundred of them are new in each second.
-HEADS_MAX: Final = 1_024
+# A head changes with its date, each second. Several servers behind one address may each have their own.
+HEADS_MAX: Final = 8
 HEAD_BYTES_MAX: Final = 2_048
 _END: Final = b"\r\n\r\n"
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]+)(?=\r\n)", re.IGNORECASE)
+# With one of these in it twice, or at all, a head means more than it shows.
+_ONCE: Final = b"content-length"
+_NEVER: Final = b"transfer-encoding"
 
 
 class KnownHead(msgspec.Struct, frozen=True, gc=False):
-    """What the parser made of a head."""
+    """What the parser made of a head, and its bytes before and after the length of the body."""
 
     status: int
     headers: Mapping[str, str]  # as far as they are kept; never changed
-    body_bytes: int
+    before: bytes
+    after: bytes  # to the end of the head
 
 
 class KnownHeads:
@@ -29,20 +36,29 @@ class KnownHeads:
     __slots__ = ("_heads",)
 
     def __init__(self) -> None:
-        self._heads: dict[bytes, KnownHead] = {}
+        self._heads: list[KnownHead] = []  # the newest first
 
     def answer_in(self, data: bytes) -> tuple[KnownHead, bytes] | None:
         """The head and the body of the one complete answer that these bytes are; None if the parser must read them."""
-        end = data.find(_END) + len(_END)
-        known = self._heads.get(data[:end])
-        return (known, data[end:]) if known is not None and len(data) - end == known.body_bytes else None
+        for known in self._heads:
+            if data.startswith(known.before):
+                length_at = len(known.before)
+                length_end = data.find(b"\r\n", length_at)
+                if data.startswith(known.after, length_end):
+                    body = data[length_end + len(known.after) :]
+                    if data[length_at:length_end] == b"%d" % len(body):
+                        return known, body
+        return None
 
     def learn(self, data: bytes, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """The parser read exactly one usual answer from these bytes."""
         end = data.find(_END) + len(_END)
         # The body must be what follows the head, as it came: not in chunks, for example.
-        if end > HEAD_BYTES_MAX or data[end:] != body:
+        if end > HEAD_BYTES_MAX or data[end:] != body or "content-length" in headers:
             return
-        if len(self._heads) >= HEADS_MAX:
-            self._heads.clear()
-        self._heads[data[:end]] = KnownHead(status, headers, len(body))
+        head = data[:end]
+        length, lower = _LENGTH.search(head), head.lower()
+        if length is None or lower.count(_ONCE) > 1 or _NEVER in lower:
+            return
+        known = KnownHead(status, headers, head[: length.start(1)], head[length.end(1) :])
+        self._heads = [known, *self._heads[: HEADS_MAX - 1]]
