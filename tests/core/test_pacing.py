@@ -14,6 +14,7 @@ from remora.core.rate.pacing import (
     TURN_LEAD_NS,
     Pacer,
     burst_allowance,
+    heard_within_ns,
     interval_for,
     new_pacer,
     turns_every_ns,
@@ -266,6 +267,18 @@ def test_without_bursts_each_turn_has_its_own_moment_and_with_bursts_a_timer_ser
     rate_per_s: float, every_ms: float
 ) -> None:
     assert turns_every_ns(interval_for(rate_per_s)) == pytest.approx(every_ms * MILLISECOND_NS, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "rate_per_s, places, within_ms",
+    [(100, 256, 0), (199, 256, 0), (200, 2, 0), (200, 3, 5), (2_600, 25, 0), (2_600, 26, 9.23)],
+)
+def test_answers_wait_for_others_where_bursts_are_sent_and_the_next_one_has_free_places(
+    rate_per_s: float, places: int, within_ms: float
+) -> None:
+    within_ns = heard_within_ns(interval_for(rate_per_s), places=places)
+    assert within_ns == pytest.approx(within_ms * MILLISECOND_NS, rel=0.01)
+    assert within_ns < BURST_NS
 
 
 @given(st.floats(min_value=1e-6, max_value=1e9))

@@ -1,15 +1,17 @@
 """What does a collector need around it in a test? A numbered source that answers as it is told for each id, and a gate."""
 
+import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from remora.collect import Collector
-from remora.contracts import Capabilities, Clock, GateHome, Permit, Store
+from remora.contracts import Capabilities, Clock, GateHome, OnReply, Outcome, Permit, PromptPermit, Sent, Store
 from remora.core.item import Decoded, Item, Newest, Nothing, Readable, WrongShape
+from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
@@ -85,6 +87,51 @@ class Numbers:
 
 
 @dataclass
+class PromptNumbers(Numbers):
+    """The same source on a transport that sends at once."""
+
+    sent_at_once: int = 0
+
+    def fetch_now(self, discovery: Discovery, permit: PromptPermit, on_reply: OnReply) -> Sent | None:
+        departed_ns = permit.depart_now()
+        if departed_ns is None:
+            return None
+        self.sent_at_once += 1
+        return Answering(self.fetch(discovery, Departed(departed_ns)), on_reply)
+
+
+class Departed:
+    """A permit of a request that has departed."""
+
+    def __init__(self, departed_ns: int) -> None:
+        self._departed_ns = departed_ns
+
+    async def depart(self) -> int:
+        """When it departed."""
+        return self._departed_ns
+
+    def sent(self) -> None:
+        """Nothing to do."""
+
+
+class Answering:
+    """A request that was sent at once."""
+
+    def __init__(self, answer: Coroutine[None, None, Reply | NoReply], on_reply: OnReply) -> None:
+        self._on_reply = on_reply
+        self._task = asyncio.ensure_future(answer)
+        self._task.add_done_callback(self._answered)
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._task.cancel()
+
+    def _answered(self, task: "asyncio.Task[Reply | NoReply]") -> None:
+        if not task.cancelled():
+            self._on_reply(task.result())
+
+
+@dataclass
 class Process:
     """One life of a process around one collector."""
 
@@ -117,3 +164,19 @@ async def process(
         yield Process(collector, governor, guarded, clock, meter)
     finally:
         await governor.close()
+
+
+def items(ids: range, via: Lane = Lane.BACKFILL) -> list[Discovery]:
+    """These ids in a lane in which nobody waits for a single one, or in another."""
+    return [Discovery.item(item_id, via=via) for item_id in ids]
+
+
+async def collect(one: Process, ids: range) -> dict[int, Outcome]:
+    """Collect them together; the outcomes in the order in which they became durable."""
+    outcomes: dict[int, Outcome] = {}
+
+    async def durable(collected: Sequence[tuple[Discovery, Outcome]]) -> None:
+        outcomes.update((discovery.item_id, outcome) for discovery, outcome in collected)
+
+    await one.collector.collect_many(items(ids), durable)
+    return outcomes

@@ -13,9 +13,9 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.gate.governor import Limits
 from remora.sim.clock import SimClock, run
-from tests.gate.numbers import Numbers, process
+from tests.gate.numbers import Numbers, collect, process
 from tests.gate.rig import Answer
-from tests.gate.test_request_batch import _Nothing, collect
+from tests.gate.test_request_batch import _Nothing
 
 LIMITS = Limits(SECOND_NS // 200, in_flight=8)
 

@@ -8,8 +8,7 @@ from remora.core.ledger.discovery import Discovery
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.gate.governor import Limits
 from remora.sim.clock import SimClock, run
-from tests.gate.numbers import Numbers, process
-from tests.gate.test_request_batch import _Answering, _Departed, collect
+from tests.gate.numbers import Answering, Departed, Numbers, collect, process
 
 
 @dataclass
@@ -27,7 +26,7 @@ class Stalling(Numbers):
             self.clock.stall(self.stalls_ns)
         self.on_the_wire_ns.append(self.clock.monotonic_ns())
         permit.sent()
-        return _Answering(self.fetch(discovery, _Departed(departed_ns)), on_reply)
+        return Answering(self.fetch(discovery, Departed(departed_ns)), on_reply)
 
 
 def test_a_request_that_reached_the_wire_late_counts_from_then_for_the_next_of_its_block() -> None:

@@ -2,47 +2,31 @@
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from remora.contracts import Observation, OnReply, Outcome, Permit, PromptPermit, Sent
 from remora.core.errors import StoreUnavailable
-from remora.core.item import Decoded
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
 from remora.core.rate.gate_types import Hold
-from remora.core.rate.pacing import BURST_NS, Pacer
-from remora.core.rate.refusal_limit import RefusalLimit
+from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import Stretch
-from remora.core.units import MILLISECOND_NS, SECOND_NS
-from remora.core.verdict import Fault, NoReply, Reply
+from remora.core.units import SECOND_NS
+from remora.core.verdict import NoReply, Reply
 from remora.gate.governor import Limits
 from remora.gate.holding import Holding
 from remora.gate.local import LocalHome
 from remora.gate.request_batch import RequestBatch
 from remora.sim.clock import SimClock, run
 from remora.stores.memory import MemoryStore
-from tests.gate.numbers import NAME, POISON, Numbers, Process, process
-from tests.gate.rig import BROKEN, GOOD, LATENCY_NS, Answer, warm
+from tests.gate.numbers import NAME, POISON, Numbers, PromptNumbers, collect, items, process
+from tests.gate.rig import BROKEN, LATENCY_NS, Answer, warm
 
 CONNECTED_NS = 5 * SECOND_NS
 SLOW = Limits(SECOND_NS // 10, in_flight=64)
-
-
-@dataclass
-class PromptNumbers(Numbers):
-    """The same source on a transport that sends at once."""
-
-    sent_at_once: int = 0
-
-    def fetch_now(self, discovery: Discovery, permit: PromptPermit, on_reply: OnReply) -> Sent | None:
-        departed_ns = permit.depart_now()
-        if departed_ns is None:
-            return None
-        self.sent_at_once += 1
-        return _Answering(self.fetch(discovery, _Departed(departed_ns)), on_reply)
 
 
 @dataclass
@@ -93,31 +77,6 @@ class _Nothing:
         """Nothing to do."""
 
 
-class _Departed:
-    def __init__(self, departed_ns: int) -> None:
-        self._departed_ns = departed_ns
-
-    async def depart(self) -> int:
-        return self._departed_ns
-
-    def sent(self) -> None:
-        """Nothing to do."""
-
-
-class _Answering:
-    def __init__(self, answer: Coroutine[None, None, Reply | NoReply], on_reply: OnReply) -> None:
-        self._on_reply = on_reply
-        self._task = asyncio.ensure_future(answer)
-        self._task.add_done_callback(self._answered)
-
-    def cancel(self) -> None:
-        self._task.cancel()
-
-    def _answered(self, task: "asyncio.Task[Reply | NoReply]") -> None:
-        if not task.cancelled():
-            self._on_reply(task.result())
-
-
 class SlowStore(MemoryStore):
     """Waits before it records."""
 
@@ -137,21 +96,6 @@ class DeadStore(MemoryStore):
 
     async def record_many(self, source: str, observations: Sequence[Observation]) -> Sequence[Outcome]:
         raise StoreUnavailable("the store does not answer", hint="wait")
-
-
-def items(ids: range, via: Lane = Lane.BACKFILL) -> list[Discovery]:
-    return [Discovery.item(item_id, via=via) for item_id in ids]
-
-
-async def collect(one: Process, ids: range) -> dict[int, Outcome]:
-    """Collect them together; the outcomes in the order in which they became durable."""
-    outcomes: dict[int, Outcome] = {}
-
-    async def durable(collected: Sequence[tuple[Discovery, Outcome]]) -> None:
-        outcomes.update((discovery.item_id, outcome) for discovery, outcome in collected)
-
-    await one.collector.collect_many(items(ids), durable)
-    return outcomes
 
 
 @pytest.fixture(params=[Numbers, PromptNumbers])
@@ -266,106 +210,6 @@ def test_what_was_answered_together_is_recorded_together() -> None:
             assert len(await collecting) == sum(store.batches) == 40
             assert len(store.batches) <= 3
             assert source.sent_at_once == 40
-
-    run(scenario)
-
-
-HURRIED = Limits(SECOND_NS // 2_000, in_flight=256)
-
-
-async def heard_at(clock: SimClock, source: PromptNumbers, limits: Limits, via: Lane) -> dict[int, list[int]]:
-    """Collect 200 of them together; the ids that were heard at each moment."""
-    heard: dict[int, list[int]] = {}
-    async with process(clock, source, limits=limits) as one:
-
-        async def durable(collected: Sequence[tuple[Discovery, Outcome]]) -> None:
-            ids = [discovery.item_id for discovery, _ in collected]
-            heard.setdefault(clock.monotonic_ns(), []).extend(ids)
-
-        await one.collector.collect_many(items(range(1, 201), via), durable)
-    return heard
-
-
-def waits_ns(source: PromptNumbers, heard: dict[int, list[int]]) -> dict[int, int]:
-    """How long each answer waited until it was heard."""
-    answered = answered_ns(source)
-    return {item_id: at_ns - answered[item_id] for at_ns, ids in heard.items() for item_id in ids}
-
-
-def answered_ns(source: PromptNumbers) -> dict[int, int]:
-    """When each id was answered, the last time that it was asked for."""
-    return {int(key): departed_ns + LATENCY_NS for departed_ns, key in source.asked}
-
-
-def test_answers_that_nobody_waits_for_are_heard_a_burst_at_a_time_while_the_pace_holds_requests_back() -> None:
-    async def scenario(clock: SimClock) -> None:
-        source = PromptNumbers(clock)
-        heard = await heard_at(clock, source, HURRIED, Lane.BACKFILL)
-        waits = waits_ns(source, heard)
-        assert 0 < max(waits.values()) <= BURST_NS
-        last_ns = max(source.asked)[0]
-        assert not any(
-            wait_ns for item_id, wait_ns in waits.items() if answered_ns(source)[item_id] > last_ns + BURST_NS
-        )
-        assert len(heard) <= 20
-
-    run(scenario)
-
-
-@pytest.mark.parametrize(
-    "limits, via",
-    [
-        (HURRIED, Lane.LIVE),
-        (Limits(SECOND_NS // 2_000, in_flight=8), Lane.BACKFILL),
-        (Limits(SECOND_NS // 2_000, in_flight=256, refusal_limit=RefusalLimit(1_000, SECOND_NS)), Lane.BACKFILL),
-        (Limits(SECOND_NS // 100, in_flight=256), Lane.BACKFILL),
-    ],
-    ids=["somebody waits", "the places are full", "refusals are limited", "no bursts are sent"],
-)
-def test_otherwise_each_answer_is_heard_at_once(limits: Limits, via: Lane) -> None:
-    async def scenario(clock: SimClock) -> None:
-        source = PromptNumbers(clock)
-        assert max(waits_ns(source, await heard_at(clock, source, limits, via)).values()) == 0
-
-    run(scenario)
-
-
-@pytest.mark.parametrize(
-    "odd", [Answer(429), Answer(500), Answer(fault=Fault.CONNECTION)], ids=["429", "500", "broken off"]
-)
-def test_an_answer_that_is_not_plain_is_heard_at_once_with_those_that_wait(odd: Answer) -> None:
-    async def scenario(clock: SimClock) -> None:
-        source = PromptNumbers(clock, says=lambda item_id, attempt: odd if (item_id, attempt) == (100, 1) else GOOD)
-        heard = await heard_at(clock, source, HURRIED, Lane.BACKFILL)
-        first_departed_ns = min(departed_ns for departed_ns, key in source.asked if key == "100")
-        assert 99 in heard[first_departed_ns + LATENCY_NS]
-
-    run(scenario)
-
-
-def test_answers_that_wait_to_be_heard_when_their_batch_is_cancelled_are_learned() -> None:
-    @dataclass
-    class Decoding(PromptNumbers):
-        decoded: int = 0
-
-        def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
-            self.decoded += 1
-            return super().decode(discovery, reply)
-
-    async def scenario(clock: SimClock) -> None:
-        source = Decoding(clock)
-        async with process(clock, source, limits=HURRIED) as one:
-            collecting = asyncio.ensure_future(collect(one, range(1, 201)))
-            while not source.asked:
-                await clock.sleep_until(clock.monotonic_ns() + MILLISECOND_NS)
-            await clock.sleep_until(source.asked[0][0] + LATENCY_NS + MILLISECOND_NS)
-            assert source.decoded == 0
-            collecting.cancel()
-            await asyncio.gather(collecting, return_exceptions=True)
-            assert source.decoded == sum(
-                departed_ns + LATENCY_NS <= clock.monotonic_ns() for departed_ns, _ in source.asked
-            )
-            assert one.governor.state().in_flight == 0
 
     run(scenario)
 

@@ -40,7 +40,9 @@ def test_one_process_that_finds_the_provider_broken_holds_all_and_one_of_them_pr
         rig, known = await broken(clock, processes=processes, rate=rate)
         await clock.sleep_until(clock.monotonic_ns() + 3 * SECOND_NS)
         states = [worker.governor.state() for worker in rig.workers.values()]
-        assert {(state.circuit, state.limited_by) for state in states} == {(CircuitState.OPEN, LimitedBy.CIRCUIT)}
+        # A process that met too little trouble itself is held by the others.
+        assert CircuitState.OPEN in {state.circuit for state in states}
+        assert {(state.limited_by, state.provider_down is None) for state in states} == {(LimitedBy.CIRCUIT, False)}
         await clock.sleep_until(clock.monotonic_ns() + 5 * MINUTE_NS)
         probes = rig.provider.arrivals.times_ns[known:]
         await rig.stop()
