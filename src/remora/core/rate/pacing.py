@@ -189,7 +189,7 @@ def is_kept(late: float) -> bool:
 def turns_every_ns(interval_ns: int) -> int:
     """How often turns are given where requests are sent in bursts, which costs less than waking for each; 0 without bursts.
 
-    A turn that comes later than its lead is lost. So most of the lead is left for a late timer.
+    A turn that comes later than its lead is lost. So most of the lead is left for a late timer, or a batch to be written.
     """
     return _turn_lead_ns(interval_ns) // 3 if _tolerance_ns(interval_ns) else 0
 
@@ -206,6 +206,6 @@ def _tolerance_ns(interval_ns: int) -> int:
 
 @lru_cache(REMEMBERED_INTERVALS)
 def _turn_lead_ns(interval_ns: int) -> int:
-    """With bursts, nearly a burst: what is longer, a busy event loop does not lose. The rest is for a late departure."""
+    """With bursts, nearly a whole one: a shorter pause of the event loop loses no turn. The rest is for late departures."""
     tolerance_ns = _tolerance_ns(interval_ns)
     return tolerance_ns * 15 // 16 if tolerance_ns else min(TURN_LEAD_NS, interval_ns // 2)

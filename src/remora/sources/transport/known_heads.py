@@ -1,8 +1,7 @@
-"""Which heads were read before? Providers repeat them byte for byte but for the length of the body, and what was read once
-need not be parsed again.
+"""Which heads were read before? Providers repeat all but the length of the body, and what was read is not parsed again.
 
-Only a usual answer is known: complete in one read, with its length told, kept open and not encoded. The same bytes then
-mean the same, so nothing is decided here: the parser has decided it once.
+Only a usual answer is known: complete in one read, with its length told once, kept open and not encoded. The same bytes
+around another length then mean the same, so nothing is decided here: the parser has decided it once.
 """
 
 import re
