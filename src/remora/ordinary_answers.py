@@ -51,8 +51,9 @@ class OrdinaryAnswers:
         """Hear these answers in their order: each run of ordinary ones in one go, every other one by `hear_other`."""
         heard: list[tuple[Discovery, Asked]] = []
         run: list[_Ordinary] = []
-        for discovery, permit, reply in answers:
-            ordinary = self._read(discovery, permit, reply, now_wall_ns)
+        for discovery, permit, reply, was_plain in answers:
+            may_be_ordinary = was_plain or self.is_plain(reply, now_wall_ns=now_wall_ns)
+            ordinary = self._read(discovery, permit, reply) if may_be_ordinary else None
             if ordinary is not None:
                 run.append(ordinary)
                 heard.append((discovery, ordinary.asked))
@@ -63,16 +64,16 @@ class OrdinaryAnswers:
         self._learn(run)
         return heard
 
-    def _read(
-        self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply, now_wall_ns: int
-    ) -> _Ordinary | None:
-        """What an ordinary answer means; None if it is not ordinary. Changes nothing."""
-        if discovery.kind is not Kind.ITEM or not is_plain(reply):
+    def is_plain(self, reply: Reply | NoReply, *, now_wall_ns: int) -> bool:
+        """Whether it is what was asked for, and not a word more, in its headers and in its body."""
+        if not is_plain(reply):
+            return False
+        return self._dialect is None or self._dialect.translate(reply, now_wall_ns=now_wall_ns) is NOTHING_SAID
+
+    def _read(self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply) -> _Ordinary | None:
+        """What a plain answer means; None if it is not ordinary. Changes nothing."""
+        if discovery.kind is not Kind.ITEM or isinstance(reply, NoReply):
             return None
-        if self._dialect is not None:
-            said = self._dialect.translate(reply, now_wall_ns=now_wall_ns)
-            if said is not NOTHING_SAID:
-                return None
         try:
             decoded = self._source.decode(discovery, reply)
         except Exception:  # noqa: BLE001 - met again on the general way, which tells it

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from remora.collect import Collector
-from remora.contracts import Capabilities, Clock, GateHome, OnReply, Outcome, Permit, PromptPermit, Sent, Store
+from remora.contracts import Capabilities, Clock, Dialect, GateHome, OnReply, Outcome, Permit, PromptPermit, Sent, Store
 from remora.core.item import Decoded, Item, Newest, Nothing, Readable, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
@@ -151,6 +151,7 @@ async def process(
     limits: Limits = QUICK,
     life: Generation | None = None,
     home: GateHome | None = None,
+    dialect: Dialect | None = None,
 ) -> AsyncIterator[Process]:
     """A collector at the ceiling's pace, alone unless it gets another home."""
     kept, meter = store or MemoryStore(), CountingMeter()
@@ -158,7 +159,7 @@ async def process(
     home = home or LocalHome(NAME, warm(clock, limits))
     governor = Governor(NAME, limits, clock=clock, home=home, meter=meter, chance=clock.random.random)
     await governor.open()
-    collector = Collector(source, guarded, governor, clock=clock, meter=meter)
+    collector = Collector(source, guarded, governor, clock=clock, meter=meter, dialect=dialect)
     collector.newest_id = source.newest
     try:
         yield Process(collector, governor, guarded, clock, meter)

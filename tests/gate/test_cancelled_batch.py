@@ -13,7 +13,7 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.gate.governor import Limits
 from remora.sim.clock import SimClock, run
-from tests.gate.numbers import Numbers, collect, process
+from tests.gate.numbers import Numbers, PromptNumbers, collect, process
 from tests.gate.rig import Answer
 from tests.gate.test_request_batch import _Nothing
 
@@ -97,3 +97,17 @@ def test_a_gate_that_was_closed_gives_no_turns() -> None:
         assert other_tasks() == set()
 
     run(main, seed=1)
+
+
+def test_a_gate_that_closes_ends_a_batch_whose_items_need_another_request() -> None:
+    async def scenario(clock: SimClock) -> None:
+        source = PromptNumbers(clock, says=lambda _item_id, attempt: Answer(500) if attempt == 1 else Answer())
+        async with process(clock, source) as one:
+            collecting = asyncio.ensure_future(collect(one, range(1, 3)))
+            await clock.sleep_until(clock.monotonic_ns() + SECOND_NS // 16)
+            assert len(source.asked) == 2
+            await one.governor.close()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(collecting, 600)
+
+    run(scenario)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,12 @@ from remora.core.ledger.discovery import Discovery
 from remora.core.rate.pacing import BURST_NS
 from remora.core.rate.refusal_limit import RefusalLimit
 from remora.core.units import MILLISECOND_NS, SECOND_NS
-from remora.core.verdict import Fault, Reply
-from remora.gate.governor import Limits
+from remora.core.verdict import Fault, Reply, Verdict
+from remora.gate.governor import GovernedPermit, Limits
 from remora.sim.clock import SimClock, run
+from remora.sources.dialects import Dialects
 from tests.gate.numbers import PromptNumbers, collect, items, process
-from tests.gate.rig import GOOD, LATENCY_NS, Answer
+from tests.gate.rig import BROKEN, GOOD, LATENCY_NS, Answer
 
 HURRIED = Limits(SECOND_NS // 2_000, in_flight=256)
 
@@ -44,6 +46,11 @@ def waits_ns(source: PromptNumbers, heard: dict[int, list[int]]) -> dict[int, in
 def answered_ns(source: PromptNumbers) -> dict[int, int]:
     """When each id was answered, the last time that it was asked for."""
     return {int(key): departed_ns + LATENCY_NS for departed_ns, key in source.asked}
+
+
+def answered_count(source: PromptNumbers) -> int:
+    """How many answers have come by now."""
+    return sum(departed_ns + LATENCY_NS <= source.clock.monotonic_ns() for departed_ns, _ in source.asked)
 
 
 def test_answers_that_nobody_waits_for_are_heard_a_burst_at_a_time_while_the_pace_holds_requests_back() -> None:
@@ -79,6 +86,17 @@ def test_otherwise_each_answer_is_heard_at_once(limits: Limits, via: Lane) -> No
     run(scenario)
 
 
+def test_the_first_good_answer_after_a_failure_is_heard_at_once() -> None:
+    async def scenario(clock: SimClock) -> None:
+        source = PromptNumbers(clock, says=lambda item_id, attempt: BROKEN if (item_id, attempt) == (100, 1) else GOOD)
+        waits = waits_ns(source, await heard_at(clock, source, HURRIED, Lane.BACKFILL))
+        failed_ns = min(departed_ns for departed_ns, key in source.asked if key == "100") + LATENCY_NS
+        after = {item_id: at_ns for item_id, at_ns in answered_ns(source).items() if at_ns > failed_ns}
+        assert waits[min(after, key=after.__getitem__)] == 0
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(
     "odd", [Answer(429), Answer(500), Answer(fault=Fault.CONNECTION)], ids=["429", "500", "broken off"]
 )
@@ -88,6 +106,68 @@ def test_an_answer_that_is_not_plain_is_heard_at_once_with_those_that_wait(odd: 
         heard = await heard_at(clock, source, HURRIED, Lane.BACKFILL)
         first_departed_ns = min(departed_ns for departed_ns, key in source.asked if key == "100")
         assert 99 in heard[first_departed_ns + LATENCY_NS]
+
+    run(scenario)
+
+
+def test_a_refusal_takes_along_the_answers_of_other_batches_that_came_before_it() -> None:
+    async def scenario(clock: SimClock) -> None:
+        def says(item_id: int, attempt: int) -> Answer:
+            status = 429 if (item_id, attempt) == (300, 1) else 200
+            return Answer(status, latency_ns=LATENCY_NS + item_id % 7 * 3 * MILLISECOND_NS)
+
+        told = PromptNumbers(clock, says=says)
+        learned: list[int] = []
+        async with process(clock, told, limits=HURRIED) as one:
+            hear = one.governor.learn_found
+
+            def learn_found(answers: Sequence[tuple[GovernedPermit, Reply, Verdict]]) -> None:
+                learned.extend(reply.answered_at_ns for _, reply, _ in answers)
+                hear(answers)
+
+            one.governor.learn_found = learn_found  # type: ignore[method-assign]
+            await asyncio.gather(collect(one, range(1, 281)), collect(one, range(281, 401)))
+        assert learned == sorted(learned)
+        assert len(learned) > 390
+
+    run(scenario)
+
+
+def test_a_live_answer_is_learned_after_those_that_came_before_it() -> None:
+    async def scenario(clock: SimClock) -> None:
+        source, learned = PromptNumbers(clock), list[int]()
+        async with process(clock, source, limits=HURRIED) as one:
+            hear, hear_one = one.governor.learn_found, one.governor.learn
+
+            def learn_found(answers: Sequence[tuple[GovernedPermit, Reply, Verdict]]) -> None:
+                learned.extend(reply.answered_at_ns for _, reply, _ in answers)
+                hear(answers)
+
+            def learn(permit: GovernedPermit, reply: Reply, verdict: Verdict, **more: Any) -> None:
+                hear_one(permit, reply, verdict, **more)
+                learned.append(reply.answered_at_ns)
+
+            one.governor.learn_found, one.governor.learn = learn_found, learn  # type: ignore[method-assign,assignment]
+            collecting = asyncio.ensure_future(collect(one, range(1, 401)))
+            for item_id in range(1_000, 1_010):
+                await one.collector.collect(Discovery.item(item_id, via=Lane.LIVE))
+            await collecting
+        assert learned == sorted(learned)
+        assert len(learned) >= 410
+
+    run(scenario)
+
+
+def test_an_answer_whose_body_asks_for_a_wait_is_heard_at_once() -> None:
+    async def scenario(clock: SimClock) -> None:
+        source = PromptNumbers(clock)
+        source.bodies = {100: b'{"id": 100, "backoff": 30, "quota_max": 1000, "quota_remaining": 900}'}
+        async with process(clock, source, limits=HURRIED, dialect=Dialects()) as one:
+            await collect(one, range(1, 201))
+        asked_ns = next(departed_ns for departed_ns, key in source.asked if key == "100") + LATENCY_NS
+        after = [departed_ns for departed_ns, _ in source.asked if departed_ns > asked_ns]
+        assert after
+        assert min(after) >= asked_ns + 30 * SECOND_NS
 
     run(scenario)
 
@@ -105,15 +185,12 @@ def test_answers_that_wait_to_be_heard_when_their_batch_is_cancelled_are_learned
         source = Decoding(clock)
         async with process(clock, source, limits=HURRIED) as one:
             collecting = asyncio.ensure_future(collect(one, range(1, 201)))
-            while not source.asked:
-                await clock.sleep_until(clock.monotonic_ns() + MILLISECOND_NS)
-            await clock.sleep_until(source.asked[0][0] + LATENCY_NS + MILLISECOND_NS)
-            assert source.decoded == 0
+            await clock.sleep_until(clock.monotonic_ns() + 3 * LATENCY_NS)
+            while source.decoded == answered_count(source):  # all that came were heard
+                await clock.sleep_until(clock.monotonic_ns() + MILLISECOND_NS // 2)
             collecting.cancel()
             await asyncio.gather(collecting, return_exceptions=True)
-            assert source.decoded == sum(
-                departed_ns + LATENCY_NS <= clock.monotonic_ns() for departed_ns, _ in source.asked
-            )
+            assert source.decoded == answered_count(source)
             assert one.governor.state().in_flight == 0
 
     run(scenario)

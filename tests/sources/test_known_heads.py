@@ -128,6 +128,25 @@ def test_a_head_before_the_head_of_the_answer_is_not_kept() -> None:
     assert heads.answer_in(early + b"fine") is None
 
 
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+async def test_the_length_of_an_answer_that_never_has_a_body_means_nothing(status: bytes) -> None:
+    empty, odd = (b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n" % (status, length) for length in (0, 4))
+    assert bodies(await answers([empty], [odd + b"evil"], [USUAL + b"nice"])) == [b"", b"", b"nice"]
+
+
+async def test_a_length_that_is_written_oddly_pushes_no_known_head_out() -> None:
+    odd = USUAL.replace(b"4", b"04")
+    got = await answers([USUAL + b"fine"], *[[odd + b"good"]] * HEADS_MAX, [USUAL + b"nice"])
+    assert bodies(got) == [b"fine", *[b"good"] * HEADS_MAX, b"nice"]
+    assert was_parsed_once([got[0], got[-1]])
+
+
+async def test_what_an_announcement_says_about_the_connection_is_known_to_the_parser_alone() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nConnection: close\r\n\r\n"
+    with_heads = await answers([USUAL + b"fine"], [early, USUAL + b"good"], [USUAL + b"nice"])
+    assert bodies(with_heads)[1:] == bodies(await answers([early, USUAL + b"good"], [USUAL + b"nice"]))
+
+
 async def test_what_follows_the_length_is_read_too() -> None:
     length_first = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nRetry-After: 7\r\n\r\n"
     got = await answers([length_first + b"fine"], [length_first.replace(b"7", b"9") + b"good"])
@@ -160,7 +179,7 @@ def test_whatever_comes_means_the_same_with_and_without_known_heads(at: int, ins
 
 
 async def test_the_parser_reads_the_next_answer_after_one_that_it_did_not_see() -> None:
-    missing = b"HTTP/1.1 404 Not Found\r\nRetry-After: 8\r\nContent-Length: 0\r\n\r\n"
+    missing = b"HTTP/1.1 404 Not Found\r\nRetry-After: 8\r\nContent-Length: 4\r\n\r\nnone"
     got = await answers([USUAL + b"fine"], [USUAL + b"good"], [missing], [USUAL + b"nice"], [missing])
     assert [reply.status for reply in got if isinstance(reply, Reply)] == [200, 200, 404, 200, 404]
     assert was_parsed_once([got[0], got[1], got[3]])

@@ -32,6 +32,7 @@ from remora.gate.permit import Admission
 from remora.gate.permit import GovernedPermit as GovernedPermit
 from remora.gate.rate_facts import Counts, rate_facts
 from remora.gate.schedule import Schedule
+from remora.gate.unheard import Unheard
 
 
 class Governor:
@@ -69,6 +70,7 @@ class Governor:
         self._is_unheld = False  # while turns are given in a block: then only the schedule can hold a request back
         self._admissions = AdmissionQueue()
         self._timer = HoldTimer(clock)
+        self.unheard = Unheard(self._answers_may_wait_ns)
         self._departing = DepartureQueue(on_empty=self._timer.changed)
         self._in_flight = 0
         self._leaving = 0  # admitted, not departed yet
@@ -180,15 +182,15 @@ class Governor:
         said: Translation = NOTHING_SAID,
     ) -> None:
         """Learn what an answer says about the rate and about the provider; see `Learner.hear`."""
+        self.unheard.hear()  # they came before
         if not permit.was_heard:
             self._refusals.heard(reply, verdict)
         permit.was_heard = True
         self._learner.hear(permit.as_sent(), reply, verdict, already_counted=already_counted, said=said)
 
-    @property
-    def heard_within_ns(self) -> int:
-        """How long a plain answer may wait to be heard with others; 0: a request may wait for what it frees."""
-        if not self._is_paced or self._refusals.limit is not None:
+    def _answers_may_wait_ns(self) -> int:
+        """How long plain answers may wait to be heard together: only while requests wait for nothing but the pace."""
+        if not self._is_paced or self._refusals.limit is not None or not self._learner.circuit.is_untroubled:
             return 0
         return heard_within_ns(self._schedule.departed.interval_ns, places=self._limits.in_flight - self._in_flight)
 

@@ -1,9 +1,8 @@
 """How are many requests sent without a task for each? They queue for their turns together, and are heard together.
 
 Each request still has its own turn, permit and departure. A request that cannot be sent at once, because a connection
-must be opened or the gate holds it back, gets a task. What was answered in one tick of the event loop is heard in one go,
-even while the store is slow. While the pace holds other requests back, plain answers that nobody waits for may be heard a
-few milliseconds later, with more of them: to hear ten costs little more than to hear one.
+must be opened or the gate holds it back, gets a task. What was answered together is heard in one go, even while the store
+is slow: see `Unheard`.
 """
 
 import asyncio
@@ -16,10 +15,10 @@ from typing import Any, Generic, Self, TypeVar, cast
 from remora.contracts import OnReply, Sent
 from remora.core.lanes import PATIENT
 from remora.core.ledger.discovery import Discovery
-from remora.core.units import SECOND_NS
-from remora.core.verdict import Fault, NoReply, Reply, is_plain
+from remora.core.verdict import Fault, NoReply, Reply
 from remora.gate.admission_queue import Waiter
 from remora.gate.governor import GovernedPermit, Governor
+from remora.gate.unheard import Came
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -27,8 +26,10 @@ R = TypeVar("R")
 # Sends at once, or returns None and does nothing.
 FetchNow = Callable[[Discovery, GovernedPermit, OnReply], Sent | None]
 Fetch = Callable[[Discovery, GovernedPermit], Awaitable[Reply | NoReply]]
-# What was asked for, and what came back.
-Answer = tuple[Discovery, GovernedPermit, Reply | NoReply]
+# What was asked for, what came back, and whether that is known to be plain.
+Answer = tuple[Discovery, GovernedPermit, Reply | NoReply, bool]
+# Whether an answer is what was asked for, and not a word more. Such answers may wait to be heard together.
+IsPlain = Callable[[Reply | NoReply], bool]
 # What these answers mean: for each a result, or a coroutine that gives it later, after another request.
 Hear = Callable[[Sequence[Answer]], Sequence[T | Coroutine[None, None, T]]]
 
@@ -45,6 +46,7 @@ class RequestBatch(Generic[T]):
         fetch_now: FetchNow | None,
         fetch: Fetch,
         hear: Hear[T],
+        is_plain: IsPlain,
     ) -> None:
         self._governor = governor
         self._source = source
@@ -55,12 +57,11 @@ class RequestBatch(Generic[T]):
         self._fetch_now = fetch_now
         self._fetch = fetch
         self._hear = hear
+        self._is_plain = is_plain
         self._loop = asyncio.get_running_loop()
         self._queued: Waiter | None = None
         self._in_flight: dict[GovernedPermit, tuple[Discovery, Sent | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._replies: list[tuple[GovernedPermit, Reply | NoReply]] = []
-        self._hearing: asyncio.Handle | None = None  # of these replies; a timer if they can wait
         self._results: list[T] = []
         self._error: BaseException | None = None
         self._news: asyncio.Future[None] | None = None
@@ -88,8 +89,7 @@ class RequestBatch(Generic[T]):
             if tasks:
                 await asyncio.gather(*tasks, return_exceptions=True)
         finally:
-            self._cancel_hearing()
-            self._hear_all()  # what was answered is learned, although nobody waits for it
+            self._governor.unheard.hear()  # what was answered is learned, although nobody waits for it
             for permit, (_, sent) in self._in_flight.items():
                 if sent is not None:
                     sent.cancel()
@@ -131,33 +131,16 @@ class RequestBatch(Generic[T]):
         self._on_reply(permit, await self._fetch(discovery, permit))
 
     def _on_reply(self, permit: GovernedPermit, reply: Reply | NoReply) -> None:
-        self._replies.append((permit, reply))
-        can_wait = self._is_patient and is_plain(reply)
-        if self._hearing is None:
-            wait_ns = self._governor.heard_within_ns if can_wait else 0
-            self._hearing = (
-                self._loop.call_later(wait_ns / SECOND_NS, self._hear_all)
-                if wait_ns
-                else self._loop.call_soon(self._hear_all)
-            )
-        elif not can_wait and isinstance(self._hearing, asyncio.TimerHandle):
-            self._cancel_hearing()
-            self._hearing = self._loop.call_soon(self._hear_all)
+        can_wait = self._is_patient and self._is_plain(reply)
+        self._governor.unheard.add(self._hear_all, permit, reply, can_wait=can_wait)
 
-    def _cancel_hearing(self) -> None:
-        if self._hearing is not None:
-            self._hearing.cancel()
-            self._hearing = None
-
-    def _hear_all(self) -> None:
-        """Hear what was answered since the last time."""
-        self._hearing = None
-        replies, self._replies = self._replies, []
+    def _hear_all(self, replies: Sequence[Came]) -> None:
+        """Hear what was answered together."""
         answers: list[Answer] = []
-        for permit, reply in replies:
+        for permit, reply, is_plain in replies:
             asked = self._in_flight.pop(permit, None)
-            if asked is not None:  # else it was answered and given up in one tick: the first counts
-                answers.append((asked[0], permit, reply))
+            if asked is not None:  # else it was given up before it was heard: the first counts
+                answers.append((asked[0], permit, reply, is_plain))
         try:
             for result in self._hear(answers):
                 if isinstance(result, CoroutineType) and self._is_over:
@@ -170,7 +153,7 @@ class RequestBatch(Generic[T]):
         except Exception as error:  # noqa: BLE001 - our own bug must reach the caller, who would wait for ever
             self._fail(error)
         finally:
-            self._governor.give_back(*[permit for _, permit, _ in answers])
+            self._governor.give_back(*[permit for _, permit, _, _ in answers])
             self._tell()
 
     def _finish(self, result: T) -> None:
@@ -191,6 +174,8 @@ class RequestBatch(Generic[T]):
         """Whether it has ended well."""
         self._tasks.discard(task)
         if task.cancelled():
+            if not self._is_over:  # the gate was closed
+                self._fail(asyncio.CancelledError())
             return False
         if (error := task.exception()) is not None:
             self._fail(error)

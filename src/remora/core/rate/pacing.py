@@ -196,7 +196,7 @@ def turns_every_ns(interval_ns: int) -> int:
 
 def heard_within_ns(interval_ns: int, *, places: int) -> int:
     """How long answers may wait to be heard together; 0: there are no bursts, or too few free places for another one."""
-    return _tolerance_ns(interval_ns) if places > BURST_NS // interval_ns else 0
+    return _tolerance_ns(interval_ns) if places > burst_allowance(interval_ns) else 0
 
 
 @lru_cache(REMEMBERED_INTERVALS)
@@ -206,6 +206,6 @@ def _tolerance_ns(interval_ns: int) -> int:
 
 @lru_cache(REMEMBERED_INTERVALS)
 def _turn_lead_ns(interval_ns: int) -> int:
-    """With bursts, nearly a whole one: a shorter pause of the event loop loses no turn. The rest is for late departures."""
+    """With bursts, nearly a whole one: a pause of two thirds of it loses no turn. The rest is for late departures."""
     tolerance_ns = _tolerance_ns(interval_ns)
     return tolerance_ns * 15 // 16 if tolerance_ns else min(TURN_LEAD_NS, interval_ns // 2)

@@ -309,6 +309,7 @@ class Connection:
         """The answer is complete, unless it was only an announcement of one (100 Continue, 103 Early Hints)."""
         if self._parser.get_status_code() < 200:
             self._reset()
+            self._has_begun = True  # what it said about the connection is known to the parser alone
         elif self._on_answer is not None and self._size <= self._body_max_bytes:
             self._answer(keep=self._parser.should_keep_alive())
 

@@ -13,6 +13,7 @@ import msgspec
 # A head changes with its date, each second. Several servers behind one address may each have their own.
 HEADS_MAX: Final = 8
 HEAD_BYTES_MAX: Final = 2_048
+_DIGITS_MAX: Final = 20
 _END: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]+)(?=\r\n)", re.IGNORECASE)
 # With one of these in it twice, or at all, a head means more than it shows.
@@ -42,22 +43,22 @@ class KnownHeads:
         for known in self._heads:
             if data.startswith(known.before):
                 length_at = len(known.before)
-                length_end = data.find(b"\r\n", length_at)
+                length_end = data.find(b"\r\n", length_at, length_at + _DIGITS_MAX + 2)
                 if data.startswith(known.after, length_end):
-                    body = data[length_end + len(known.after) :]
-                    if data[length_at:length_end] == b"%d" % len(body):
-                        return known, body
+                    body_at = length_end + len(known.after)
+                    if data[length_at:length_end] == b"%d" % (len(data) - body_at):
+                        return known, data[body_at:]
         return None
 
     def learn(self, data: bytes, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """The parser read exactly one usual answer from these bytes."""
         end = data.find(_END) + len(_END)
-        # The body must be what follows the head, as it came: not in chunks, for example.
-        if end > HEAD_BYTES_MAX or data[end:] != body or "content-length" in headers:
+        # The body must be what follows the head, as it came: not in chunks, for example. Some statuses never have one.
+        if end > HEAD_BYTES_MAX or not body or data[end:] != body or "content-length" in headers:
             return
         head = data[:end]
         length, lower = _LENGTH.search(head), head.lower()
-        if length is None or lower.count(_ONCE) > 1 or _NEVER in lower:
+        if length is None or length[1] != b"%d" % len(body) or lower.count(_ONCE) > 1 or _NEVER in lower:
             return
         known = KnownHead(status, headers, head[: length.start(1)], head[length.end(1) :])
         self._heads = [known, *self._heads[: HEADS_MAX - 1]]
