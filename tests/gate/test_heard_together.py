@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,12 +13,14 @@ from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
 from remora.core.rate.pacing import BURST_NS
 from remora.core.rate.refusal_limit import RefusalLimit
+from remora.core.translation import Translation
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Fault, Reply, Verdict
 from remora.gate.governor import GovernedPermit, Limits
+from remora.gate.unheard import Came, Unheard
 from remora.sim.clock import SimClock, run
 from remora.sources.dialects import Dialects
-from tests.gate.numbers import PromptNumbers, collect, items, process
+from tests.gate.numbers import Numbers, PromptNumbers, collect, items, process
 from tests.gate.rig import BROKEN, GOOD, LATENCY_NS, Answer
 
 HURRIED = Limits(SECOND_NS // 2_000, in_flight=256)
@@ -170,6 +172,40 @@ def test_an_answer_whose_body_asks_for_a_wait_is_heard_at_once() -> None:
         assert min(after) >= asked_ns + 30 * SECOND_NS
 
     run(scenario)
+
+
+@pytest.mark.parametrize("kind", [Numbers, PromptNumbers])
+def test_a_mistake_in_reading_an_answer_ends_its_batch(kind: type[Numbers]) -> None:
+    class Mistaken(Dialects):
+        def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
+            raise ZeroDivisionError(f"{reply.status} at {now_wall_ns}")
+
+    async def scenario(clock: SimClock) -> None:
+        async with process(clock, kind(clock), limits=HURRIED, dialect=Mistaken()) as one:
+            with pytest.raises(ZeroDivisionError):
+                await asyncio.wait_for(collect(one, range(1, 201)), 60)
+            assert one.governor.state().in_flight == 0
+
+    run(scenario)
+
+
+def test_a_mistake_with_the_answers_of_one_batch_does_not_keep_others_from_theirs() -> None:
+    async def main() -> tuple[list[int], list[str]]:
+        heard: list[int] = []
+        told: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, about: told.append(str(about["exception"])))
+        unheard = Unheard(lambda: 0)
+
+        def hear_wrongly(came: Sequence[Came]) -> None:
+            raise ZeroDivisionError(f"{len(came)} answers")
+
+        permit = cast("GovernedPermit", None)
+        for number, hear in enumerate([hear_wrongly, lambda came: heard.append(len(came))]):
+            unheard.add(hear, permit, Reply(200, b"", 0, number), can_wait=False)
+        await asyncio.sleep(0.01)
+        return heard, told
+
+    assert asyncio.run(main()) == ([1], ["1 answers"])
 
 
 def test_answers_that_wait_to_be_heard_when_their_batch_is_cancelled_are_learned() -> None:

@@ -131,7 +131,10 @@ class RequestBatch(Generic[T]):
         self._on_reply(permit, await self._fetch(discovery, permit))
 
     def _on_reply(self, permit: GovernedPermit, reply: Reply | NoReply) -> None:
-        can_wait = self._is_patient and self._is_plain(reply)
+        try:
+            can_wait = self._is_patient and self._is_plain(reply)
+        except Exception:  # noqa: BLE001 - met again when it is heard, which tells it
+            can_wait = False
         self._governor.unheard.add(self._hear_all, permit, reply, can_wait=can_wait)
 
     def _hear_all(self, replies: Sequence[Came]) -> None:
