@@ -54,15 +54,22 @@ def reply(item_id: int, **changes: object) -> Reply:
 
 
 def hear(
-    replies: dict[int, Reply | NoReply], dialect: Dialect | None = None
+    replies: dict[int, Reply | NoReply],
+    dialect: Dialect | None = None,
+    *,
+    odd: Reply | NoReply | None = None,
+    is_known: bool = False,
 ) -> tuple[list[list[int] | int], list[int]]:
-    """What was learned in which order, and the items of the results in theirs."""
+    """What was learned in which order, and the items of the results in theirs. `is_known`: all but the odd one are plain."""
     learned, results = Learned(), list[int]()
 
     async def scenario(clock: SimClock) -> None:
         governor = cast("Governor", learned)
         ordinary = OrdinaryAnswers(Numbers(clock), governor, dialect, KnownGood(), Refusals())
-        answers = [(Discovery.item(item_id, via=Lane.BACKFILL), permit(), each) for item_id, each in replies.items()]
+        answers = [
+            (Discovery.item(item_id, via=Lane.BACKFILL), permit(), each, is_known and each is not odd)
+            for item_id, each in replies.items()
+        ]
         results.extend(one.item_id for one, _ in ordinary.hear(answers, learned.other, now_wall_ns=3))
 
     run(scenario)
@@ -73,6 +80,7 @@ def test_a_run_of_ordinary_answers_is_heard_in_one_go() -> None:
     assert hear({each: reply(each) for each in range(1, 6)}) == ([[1, 2, 3, 4, 5]], [1, 2, 3, 4, 5])
 
 
+@pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize(
     "odd",
     [
@@ -85,9 +93,11 @@ def test_a_run_of_ordinary_answers_is_heard_in_one_go() -> None:
         NoReply(Fault.TIMEOUT, 1, 2),
     ],
 )
-def test_any_other_answer_is_heard_alone_between_those_before_and_those_after_it(odd: Reply | NoReply) -> None:
+def test_any_other_answer_is_heard_alone_between_those_before_and_those_after_it(
+    odd: Reply | NoReply, is_known: bool
+) -> None:
     replies: dict[int, Reply | NoReply] = {1: reply(1), 2: reply(2), 3: odd, 4: reply(4), 5: reply(5)}
-    assert hear(replies, Says()) == ([[1, 2], 3, [4, 5]], [1, 2, 3, 4, 5])
+    assert hear(replies, Says(), odd=odd, is_known=is_known) == ([[1, 2], 3, [4, 5]], [1, 2, 3, 4, 5])
 
 
 def test_what_an_ordinary_answer_means_is_when_it_was_sent_and_what_it_found() -> None:
@@ -96,7 +106,7 @@ def test_what_an_ordinary_answer_means_is_when_it_was_sent_and_what_it_found() -
         ordinary = OrdinaryAnswers(Numbers(clock), governor, None, known, Refusals())
         asked_for = Discovery.item(7, via=Lane.BACKFILL)
         never: Callable[..., Asked] = Learned().other
-        ((_, asked),) = ordinary.hear([(asked_for, permit(), reply(7))], never, now_wall_ns=3)
+        ((_, asked),) = ordinary.hear([(asked_for, permit(), reply(7), False)], never, now_wall_ns=3)
         assert isinstance(asked.verdict, Found)
         assert (asked.started_at_ns, asked.requests, asked.took_ns) == (1, 1, 1)
         assert known.is_answering

@@ -296,13 +296,10 @@ class Collector(BelievedNewest):
             fetch_now=self._fetch_now,
             fetch=self._fetch,
             hear=self._hear_first,
-            is_plain=self._is_plain,
+            is_plain=lambda reply: self._ordinary.is_plain(reply, now_wall_ns=self._clock.wall_ns()),
         )
         self._batches.add(batch)
         return batch
-
-    def _is_plain(self, reply: Reply | NoReply) -> bool:
-        return self._ordinary.is_plain(reply, now_wall_ns=self._clock.wall_ns())
 
     def _hear_first(self, answers: Sequence[Answer]) -> list[Heard | Coroutine[None, None, Heard]]:
         """The first answers for these, which are heard together."""
