@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,8 @@ _database_numbers = count(1)
 
 
 def pytest_configure() -> None:
+    # `nohup` ignores it, also for every process that a test starts.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     gc.disable()  # what collecting makes stays until the end: to look through it for garbage is a third of its time
     if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_LEAST_BYTES:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
