@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import logging
+import time
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from remora.core.errors import ConfigurationError
+from remora.core.units import SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply, has_content
+from remora.sources.transport.lean import LeanTransport
 from remora.sources.transport.settings import HttpSettings
 from tests.counting_server import Behaviour, CountingServer, Wire, WireRequest, hang
 from tests.sources.permits import Gate
@@ -25,6 +28,8 @@ CAP = 10_000
 SETTINGS = HttpSettings(
     contact="ops@example.org", connect_timeout_s=30.0, read_timeout_s=1.0, total_timeout_s=2.0, body_max_bytes=CAP
 )
+STOPPED_S = 2.2  # longer than an answer may take
+TIMERS_DUE_S = 0.15
 
 
 def zipped(body: bytes) -> bytes:
@@ -65,6 +70,18 @@ async def pour_trailer(_request: WireRequest, wire: Wire) -> None:
     await wire.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Long: ")
     while True:
         await wire.send(b"x" * 0x4000)
+
+
+async def answer_while_nobody_reads(_request: WireRequest, wire: Wire) -> None:
+    """The process is stopped after the answer has come, and wakes with its timers before it reads."""
+
+    async def answer_and_stop() -> None:
+        await wire.answer(b"{}")
+        time.sleep(STOPPED_S)  # noqa: ASYNC251 - nothing else may run
+
+    stopping = asyncio.create_task(answer_and_stop())
+    time.sleep(TIMERS_DUE_S)  # noqa: ASYNC251 - until the timers are due that come right after the answer
+    await stopping
 
 
 @asynccontextmanager
@@ -120,6 +137,15 @@ async def test_a_reply_carries_its_status_body_times_and_the_headers_that_are_re
     assert isinstance(reply, Reply)
     assert (reply.status, reply.body, dict(reply.headers)) == (429, b"{}", {"retry-after": "7"})
     assert reply.answered_at_ns >= reply.departed_at_ns
+
+
+async def test_an_answer_that_came_while_the_process_was_stopped_is_no_timeout_and_did_not_take_that_long() -> None:
+    async with exchange(answer_while_nobody_reads) as (server, transport, gate):
+        reply = await transport.get(server.url(), gate.permit())
+        assert isinstance(reply, Reply)
+        assert reply.body == b"{}"
+        if isinstance(transport, LeanTransport):  # the other does not tell how late it reads
+            assert reply.answered_at_ns - reply.departed_at_ns - reply.late_ns < SECOND_NS * STOPPED_S / 2
 
 
 async def test_a_body_of_exactly_the_bound_is_read_and_one_byte_more_is_too_large() -> None:

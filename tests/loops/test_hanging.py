@@ -12,7 +12,7 @@ from remora.core.ledger.freshness import UpdateAges
 from remora.core.ledger.segment import Segment, SegmentKind
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.reasons import GapReason
-from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
 from remora.gate.governor import Limits
 from remora.loops.numbered.backfill import IDLE_NS, WALKERS, SegmentWorker, walk_until_done
@@ -107,6 +107,23 @@ def test_a_walk_waits_for_one_hanging_item_a_few_seconds_and_owes_it() -> None:
         assert [(gap.key, gap.reason) for gap in await store.gaps(NAME)] == [("500", GapReason.TIMEOUT)]
         assert sorted(source.ids) == list(range(1, 1_000))
         assert await store.coverage(NAME) == Coverage((IdRange(1, 999),))
+
+    simulated(main)
+
+
+def test_an_item_that_was_answered_while_the_process_was_stopped_is_not_given_up() -> None:
+    async def main(clock: SimClock) -> None:
+        slow = Answer(latency_ns=3_200 * MILLISECOND_NS)
+        source = Numbers(clock, says=lambda item_id, _attempt: slow if item_id == 50 else GOOD)
+        store = MemoryStore()
+        await plan(store, clock, IdRange(1, 99))
+        async with process(clock, source, store, limits=CEILING) as one:
+            walking = asyncio.ensure_future(walker(one, 0).run_until_done())
+            await clock.sleep_until(clock.monotonic_ns() + 3_100 * MILLISECOND_NS)
+            clock.stall(10 * SECOND_NS)
+            await walking
+        assert source.repeated == set()
+        assert list(await store.gaps(NAME)) == []
 
     simulated(main)
 

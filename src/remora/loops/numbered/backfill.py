@@ -184,8 +184,11 @@ class SegmentWorker:
         lane = segment.kind.lane
         held_up_by: Sequence[int] = ()
         while True:
-            wait_ns = LOOK_WHILE_HELD_UP_NS if held_up_by else LOOK_EVERY_NS
-            await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
+            due_ns = self._clock.monotonic_ns() + (LOOK_WHILE_HELD_UP_NS if held_up_by else LOOK_EVERY_NS)
+            await self._clock.sleep_until(due_ns)
+            if self._clock.monotonic_ns() - due_ns > LOOK_WHILE_HELD_UP_NS:
+                # This process was stopped. What came meanwhile is read before anything is given up.
+                await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_WHILE_HELD_UP_NS)
             if held_up_by := walk.held_up_by:
                 self._collector.give_up_what_hangs([Discovery.item(item_id, via=lane) for item_id in held_up_by])
 

@@ -11,6 +11,8 @@ from typing import Final, Self
 
 # How much later than its deadline a request may end.
 LOOK_EVERY_S: Final = 0.05
+# After a look that came so late, as in a process that was stopped, answers may have come that nobody has read yet.
+LATE_S: Final = LOOK_EVERY_S
 
 
 class Deadlines:
@@ -19,6 +21,8 @@ class Deadlines:
     def __init__(self) -> None:
         self._watched: set[Deadline] = set()
         self._next_look: asyncio.TimerHandle | None = None
+        self._look_due_s = 0.0
+        self._looked_late = False
 
     def within(self, seconds: float) -> "Deadline":
         """A deadline this far from now; use it in a `with` around what must end by then."""
@@ -28,19 +32,27 @@ class Deadlines:
         """Check this deadline from now on."""
         self._watched.add(deadline)
         if self._next_look is None:
-            self._next_look = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
+            self._look_later()
 
     def forget(self, deadline: "Deadline") -> None:
         """Stop checking it: the block has ended."""
         self._watched.discard(deadline)
 
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._look_due_s = loop.time() + LOOK_EVERY_S
+        self._next_look = loop.call_at(self._look_due_s, self._look)
+
     def _look(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        for deadline in [each for each in self._watched if each.due_s <= now_s]:
-            deadline.end()
+        # Read before it is judged: after a late look, the next one judges.
+        self._looked_late = not self._looked_late and now_s - self._look_due_s > LATE_S
+        if not self._looked_late:
+            for deadline in [each for each in self._watched if each.due_s <= now_s]:
+                deadline.end()
         self._next_look = None
         if self._watched:
-            self._next_look = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
+            self._look_later()
 
 
 class Deadline:

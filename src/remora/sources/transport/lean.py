@@ -15,7 +15,7 @@ import aiohappyeyeballs
 import msgspec
 
 from remora.contracts import Clock, OnReply, Permit, PromptPermit
-from remora.core.units import SECOND_NS
+from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Fault, Misfit, NoReply, Reply
 from remora.sources.transport.connection import READ_BYTES, Connection, names_kept
 from remora.sources.transport.exhaustion import is_our_exhaustion
@@ -34,6 +34,8 @@ from remora.sources.transport.way_out import open_tunnel, trusting
 # one check covers all of them.
 LOOK_EVERY_S: Final = 0.02
 SWEEP_EVERY_S: Final = 0.1
+# After a look that came so late, as in a process that was stopped, answers may have come that nobody has read yet.
+LATE_NS: Final = 5 * MILLISECOND_NS
 # From so many requests in flight on, answers are read together, a few milliseconds late.
 MANY_AWAITED: Final = 32
 # If one address of a host does not answer within this time, the next one is tried in parallel.
@@ -68,6 +70,7 @@ class LeanTransport:
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._sweeper: asyncio.TimerHandle | None = None
         self._look_due_ns = 0
+        self._looked_late = False
         self._swept_at_ns = 0
         self._requests = Requests(settings, self._pools)
 
@@ -289,8 +292,13 @@ class LeanTransport:
         return len(self._busy) >= MANY_AWAITED and self._places.is_free
 
     def _look(self) -> None:
-        self._sweeper = None
         now_ns = self._clock.monotonic_ns()
+        # Read before it is judged: what came while the loop was late is read before the second look, and known to be late.
+        self._looked_late = not self._looked_late and now_ns - self._look_due_ns > LATE_NS
+        if self._looked_late:
+            self._sweeper = asyncio.get_running_loop().call_later(0, self._look)
+            return
+        self._sweeper = None
         if now_ns - self._swept_at_ns >= SWEEP_EVERY_S * SECOND_NS:
             self._swept_at_ns = now_ns
             self._sweep(now_ns)
