@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from bench.catchup import NAIVE, REMORA, ROOT, SCRAPY, WARM, Command, framework, provider, remora, rival, spent
+from bench.quiet import PROGRAMS_CORE, PROVIDERS_CORE, can_separate
 
 OTHER: Final = "Remora, the other checkout"
 # About how much longer than Remora each takes for an item.
 SLOWER: Final = {REMORA: 1.0, OTHER: 1.0, NAIVE: 2.5, SCRAPY: 35.0}
 START_ROUNDS: Final = 3
-PROGRAMS_CORE: Final = frozenset({0})
-PROVIDERS_CORE: Final = frozenset({1})
 
 
 def items_for(name: str, items: int) -> int:
@@ -82,7 +81,7 @@ def main() -> None:
         "--other", type=Path, help="another checkout of Remora to compare with, instead of other programs"
     )
     arguments = parser.parse_args()
-    if not hasattr(os, "sched_setaffinity") or (os.cpu_count() or 1) < 2:
+    if not can_separate():
         raise SystemExit("not measured: this needs Linux and two cores")
     programs: dict[str, Command] = {REMORA: remora}
     other = ROOT if arguments.other is None else arguments.other.resolve()

@@ -3,6 +3,8 @@
 Run it with `python -m bench.long_run [--rate 2600] --for-s 600` on a quiet machine. The simulated provider is a process of its own on
 loopback and answers 40 ms later. The line is the product's own: walkers, gate, transport, SQLite. Twice a second an item is
 asked for in the live lane, first while nothing else runs, then beside the backfill; its delay ends when it is durable.
+
+Where it can, the run has a core of its own, the provider another, and the quiet part of the run is told apart: see `bench.quiet`.
 """
 
 import argparse
@@ -14,7 +16,7 @@ import resource
 import statistics
 import tempfile
 from array import array
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,6 +24,7 @@ from typing import Final
 import structlog
 
 from bench.catchup import CA_FILE, SOURCE, authority, provider
+from bench.quiet import PROGRAMS_CORE, PROVIDERS_CORE, Look, Loop, can_separate, loops_in, timed_beside, while_quiet
 from remora.collect import Collector
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
@@ -47,6 +50,7 @@ from tests.warm_start import warm_up
 LATENCY_MS: Final = 40
 IN_FLIGHT: Final = 256
 LIVE_EVERY_NS: Final = SECOND_NS // 2
+LOOK_EVERY_NS: Final = SECOND_NS // 4
 LIVE_ITEMS: Final = 10_000  # ids that only the live lane asks for, above those of the backfill
 IDLE_S: Final = 30.0
 
@@ -98,14 +102,21 @@ async def ask_live(collector: Collector, clock: SystemClock, ids: Iterator[int],
         delays.ms.append((clock.monotonic_ns() - began_ns) / MILLISECOND_NS)
 
 
+async def look_on(home: WatchedHome, clock: SystemClock, looks: list[Look]) -> None:
+    """Note what was sent and used, for ever."""
+    while True:
+        looks.append(Look(clock.monotonic_ns(), home.departures, used_s()))
+        await clock.sleep_until(clock.monotonic_ns() + LOOK_EVERY_NS)
+
+
 def used_s() -> float:
     """Processor time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
-async def measure(url: str, folder: Path, rate_per_s: float, for_s: float, items: int) -> None:
-    """Idle, then the backfill; prints what both gave."""
+async def measure(url: str, folder: Path, rate_per_s: float, for_s: float, items: int) -> list[Look]:
+    """Idle, then the backfill; prints what both gave, and returns the looks at the backfill."""
     clock, limits = SystemClock(), Limits(interval_for(rate_per_s), in_flight=IN_FLIGHT)
     await warm_up(folder / "mirror.db", SOURCE, rate_per_s)
     store = SqliteStore(folder / "mirror.db")
@@ -118,6 +129,7 @@ async def measure(url: str, folder: Path, rate_per_s: float, for_s: float, items
         source = HackerNews(transport, url)
         collector = Collector(source, store, governor, clock=clock, meter=meter, dialect=Dialects())
         ids, idle, beside = iter(range(items + 1, items + LIVE_ITEMS)), Delays(), Delays()
+        looks: list[Look] = []
         await for_a_while(ask_live(collector, clock, ids, idle), min(IDLE_S, for_s))
         await store.plan(SOURCE, SegmentKind.BACKFILL, (IdRange(1, items),), now_ns=clock.wall_ns())
         walking = walk_until_done(
@@ -132,7 +144,8 @@ async def measure(url: str, folder: Path, rate_per_s: float, for_s: float, items
             )
         )
         before_s, began_ns, before = used_s(), clock.monotonic_ns(), home.departures
-        await for_a_while(asyncio.gather(walking, ask_live(collector, clock, ids, beside)), for_s)
+        work = asyncio.gather(walking, ask_live(collector, clock, ids, beside), look_on(home, clock, looks))
+        await for_a_while(work, for_s)
         took_s = (clock.monotonic_ns() - began_ns) / SECOND_NS
         cpu, sent = (used_s() - before_s) / took_s, home.departures - before
     recent, facts = meter.recent(SOURCE), governor.state()
@@ -152,6 +165,17 @@ async def measure(url: str, folder: Path, rate_per_s: float, for_s: float, items
     print(f"| pace at the end | {SECOND_NS / facts.interval_ns:,.0f}/s, {slowed} | {rate_per_s:,.0f}/s |")
     print(f"| refused in the last ten seconds | {recent.refused if recent else 'unknown'} | 0 |")
     print(f"| peak memory | {peak_mb:.0f} MB | |")
+    return looks
+
+
+def print_quiet_part(looks: Sequence[Look], loops: Sequence[Loop], rate_per_s: float) -> None:
+    """The goals again, of the time in which nobody else used the machine."""
+    quiet = while_quiet(looks, loops)
+    print(f"| seconds in which the machine was quiet | {quiet.seconds:.0f} | |")
+    if quiet.done:
+        print(f"| then: achieved share of the pace | {quiet.done / quiet.seconds / rate_per_s:.1%} | ≥ 98 % |")
+        cost_us = quiet.used_s / quiet.done * 1e6
+        print(f"| then: processor | {quiet.used_s / quiet.seconds:.1%} ({cost_us:.0f} µs per item) | ≤ 35 % |")
 
 
 async def for_a_while(work: Awaitable[object], for_s: float) -> None:
@@ -175,8 +199,18 @@ def main() -> None:
         folder = Path(place)
         pem, faults = authority(folder), folder / "faults.toml"
         faults.write_text(f"latency_ms = {LATENCY_MS}\n")
+        if can_separate():
+            os.sched_setaffinity(0, PROVIDERS_CORE)
         with provider(items + LIVE_ITEMS, "--tls", str(pem), "--faults", str(faults)) as url:
-            run_job(measure(url.removesuffix("/"), folder, arguments.rate, arguments.for_s, items))
+            work = measure(url.removesuffix("/"), folder, arguments.rate, arguments.for_s, items)
+            if not can_separate():
+                run_job(work)
+                return
+            os.sched_setaffinity(0, PROGRAMS_CORE)
+            log = folder / "loops"
+            with timed_beside(log):
+                looks = run_job(work).result or []
+            print_quiet_part(looks, loops_in(log), arguments.rate)
 
 
 if __name__ == "__main__":
