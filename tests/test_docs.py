@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import remora.operate.observe.metrics
+from bench.other_results import OTHERS
 from remora.operate.cli.main import main
 from remora.operate.config.settings import Settings
 from tests.docs_reader import ROOT, Page, anchor, command_words, exists_in_the_repository, page, pages
@@ -80,6 +81,10 @@ def test_every_metric_named_in_the_docs_exists() -> None:
 def test_every_path_named_in_the_docs_exists() -> None:
     named = {(shown.name, shown.path.parent, path) for shown in pages() for path in shown.repository_paths}
     assert_none(f"{where}: {path}" for where, beside, path in named if not exists_in_the_repository(path, beside))
+
+
+def test_the_page_about_performance_ends_with_what_a_new_run_would_write_there() -> None:
+    assert (ROOT / "docs/performance.md").read_text("utf-8").endswith(OTHERS)
 
 
 def test_every_link_leads_somewhere() -> None:
