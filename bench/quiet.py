@@ -77,6 +77,8 @@ def loops_in(log: Path) -> list[Loop]:
 
 def while_quiet(looks: Sequence[Look], loops: Sequence[Loop]) -> Share:
     """What was done and used between those looks around which all loops were quick."""
+    if not loops:
+        return Share(0.0, 0, 0.0)
     quickest_ns = sorted(loop.took_ns for loop in loops)[int(len(loops) * QUICKEST)]
     at_ns = [loop.at_ns for loop in loops]
     seconds, done, used_s = 0.0, 0, 0.0

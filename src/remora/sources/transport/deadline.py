@@ -56,7 +56,10 @@ class Deadlines:
 
 
 class Deadline:
-    """Ends its block with `TimeoutError`, as `asyncio.timeout` would, at most one check interval after it is due."""
+    """Ends its block with `TimeoutError`, as `asyncio.timeout` would, at most one check interval after it is due.
+
+    If that check comes late itself, it is the next one that ends the block.
+    """
 
     __slots__ = ("_among", "_cancellings", "_task", "due_s", "was_missed")
 
