@@ -199,18 +199,19 @@ def main() -> None:
         folder = Path(place)
         pem, faults = authority(folder), folder / "faults.toml"
         faults.write_text(f"latency_ms = {LATENCY_MS}\n")
-        if can_separate():
+        is_apart = can_separate()
+        if is_apart:
             os.sched_setaffinity(0, PROVIDERS_CORE)
         with provider(items + LIVE_ITEMS, "--tls", str(pem), "--faults", str(faults)) as url:
             work = measure(url.removesuffix("/"), folder, arguments.rate, arguments.for_s, items)
-            if not can_separate():
+            if is_apart:
+                os.sched_setaffinity(0, PROGRAMS_CORE)
+                log = folder / "loops"
+                with timed_beside(log):
+                    looks = run_job(work).result or []
+                print_quiet_part(looks, loops_in(log), arguments.rate)
+            else:
                 run_job(work)
-                return
-            os.sched_setaffinity(0, PROGRAMS_CORE)
-            log = folder / "loops"
-            with timed_beside(log):
-                looks = run_job(work).result or []
-            print_quiet_part(looks, loops_in(log), arguments.rate)
 
 
 if __name__ == "__main__":

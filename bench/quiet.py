@@ -53,7 +53,7 @@ class Share(NamedTuple):
 
 def can_separate() -> bool:
     """Whether a program and its provider can have a core each."""
-    return hasattr(os, "sched_setaffinity") and (os.cpu_count() or 1) > 1
+    return hasattr(os, "sched_setaffinity") and os.sched_getaffinity(0) >= PROGRAMS_CORE | PROVIDERS_CORE
 
 
 @contextmanager
