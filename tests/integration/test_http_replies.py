@@ -30,6 +30,7 @@ SETTINGS = HttpSettings(
 )
 STOPPED_S = 2.2  # longer than an answer may take
 TIMERS_DUE_S = 0.15
+OPENING_STEPS = 7  # of the event loop, until a request is sent
 
 
 def zipped(body: bytes) -> bytes:
@@ -146,6 +147,16 @@ async def test_an_answer_that_came_while_the_process_was_stopped_is_no_timeout_a
         assert reply.body == b"{}"
         if isinstance(transport, LeanTransport):  # the other does not tell how late it reads
             assert reply.answered_at_ns - reply.departed_at_ns - reply.late_ns < SECOND_NS * STOPPED_S / 2
+
+
+async def test_a_stop_of_the_process_while_a_connection_is_opened_is_no_timeout() -> None:
+    for steps in range(OPENING_STEPS):
+        async with exchange(answering(b"{}"), replace(SETTINGS, connect_timeout_s=0.2)) as (server, transport, gate):
+            getting = asyncio.create_task(transport.get(server.url(), gate.permit()))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            time.sleep(0.4)  # noqa: ASYNC251 - nothing else may run
+            assert isinstance(await getting, Reply), steps
 
 
 async def test_a_body_of_exactly_the_bound_is_read_and_one_byte_more_is_too_large() -> None:

@@ -36,6 +36,19 @@ def test_what_ends_in_time_is_left_alone_and_nothing_stays_behind() -> None:
         run(main)
 
 
+def test_time_in_which_the_process_was_stopped_does_not_count() -> None:
+    async def main(clock: SimClock) -> float:
+        asyncio.get_running_loop().call_later(3, clock.stall, 60 * SECOND_NS)
+        with Deadlines().within(10):
+            await asyncio.sleep(65)
+        asyncio.get_running_loop().call_later(3, clock.stall, 60 * SECOND_NS)
+        with pytest.raises(TimeoutError), Deadlines().within(10):
+            await asyncio.sleep(HOUR_S)
+        return now_s(clock)
+
+    assert 135 <= run(main) <= 135 + 4 * LOOK_EVERY_S
+
+
 @pytest.mark.slow
 def test_a_paused_deadline_never_comes_and_one_that_is_set_again_counts_from_there() -> None:
     async def block() -> None:

@@ -293,9 +293,10 @@ def _new_session(settings: HttpSettings, *, connections_max: int, accept: str = 
         proxy=None if settings.proxy is None else settings.proxy.url,
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(
-            # The whole exchange has its own deadline: this one would also run while the gate holds back a permit.
+            # The whole exchange has its own deadline, from the connecting on: these would also run while the gate holds back
+            # a permit, or while this process is stopped.
             total=None,
-            sock_connect=settings.connect_timeout_s,
+            sock_connect=None,
             sock_read=None if streams else settings.read_timeout_s,
         ),
         headers={"User-Agent": settings.user_agent, "Accept": accept, "Accept-Encoding": "identity"},

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 # How much later than its deadline a request may end.
 LOOK_EVERY_S: Final = 0.05
-# After a look that came so late, as in a process that was stopped, answers may have come that nobody has read yet.
+# A look that comes so late means that this process was stopped. That time is nobody's: what came meanwhile was not read.
 LATE_S: Final = LOOK_EVERY_S
 
 
@@ -22,7 +22,6 @@ class Deadlines:
         self._watched: set[Deadline] = set()
         self._next_look: asyncio.TimerHandle | None = None
         self._look_due_s = 0.0
-        self._looked_late = False
 
     def within(self, seconds: float) -> "Deadline":
         """A deadline this far from now; use it in a `with` around what must end by then."""
@@ -45,9 +44,11 @@ class Deadlines:
 
     def _look(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        # Read before it is judged: after a late look, the next one judges.
-        self._looked_late = not self._looked_late and now_s - self._look_due_s > LATE_S
-        if not self._looked_late:
+        stopped_s = now_s - self._look_due_s
+        if stopped_s > LATE_S:
+            for deadline in self._watched:
+                deadline.due_s += stopped_s
+        else:
             for deadline in [each for each in self._watched if each.due_s <= now_s]:
                 deadline.end()
         self._next_look = None
@@ -58,7 +59,7 @@ class Deadlines:
 class Deadline:
     """Ends its block with `TimeoutError`, as `asyncio.timeout` would, at most one check interval after it is due.
 
-    If that check comes late itself, it is the next one that ends the block.
+    Time in which this process was stopped does not count.
     """
 
     __slots__ = ("_among", "_cancellings", "_task", "due_s", "was_missed")

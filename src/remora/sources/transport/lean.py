@@ -18,6 +18,7 @@ from remora.contracts import Clock, OnReply, Permit, PromptPermit
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Fault, Misfit, NoReply, Reply
 from remora.sources.transport.connection import READ_BYTES, Connection, names_kept
+from remora.sources.transport.deadline import Deadlines
 from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.known_heads import KnownHeads
 from remora.sources.transport.lookup import Lookups
@@ -71,6 +72,7 @@ class LeanTransport:
         self._sweeper: asyncio.TimerHandle | None = None
         self._look_due_ns = 0
         self._looked_late = False
+        self._connecting = Deadlines()
         self._swept_at_ns = 0
         self._requests = Requests(settings, self._pools)
 
@@ -210,7 +212,7 @@ class LeanTransport:
         try:
             loop = asyncio.get_running_loop()
             poller = self._poller = self._poller or self._new_poller(loop, self._are_many_awaited)
-            async with asyncio.timeout(self._settings.connect_timeout_s):
+            with self._connecting.within(self._settings.connect_timeout_s):
                 link = await self._connect(pool)
         except TimeoutError:
             return self._no_connection(Fault.TIMEOUT)
