@@ -143,14 +143,16 @@ class Follower(Member):
         self.register(channel, selectors.EVENT_READ, _CHANNEL)
 
     def _rest(self, until_ns: int) -> Ready:
+        before_ns = self.now_ns
         while True:
-            if self._is_asked and not self.elsewhere:
-                self._is_asked = False
-                self._channel.send(_MESSAGE.pack(until_ns, False))
-            before_ns = self.now_ns
-            ready = self._look(None)
+            # What was sent before the question, as a signal, may have come after the look that found the question.
+            will_answer = self._is_asked and not self.elsewhere
+            ready = self._look(0 if will_answer else None)
             if ready or self.now_ns != before_ns:
                 return ready
+            if will_answer:
+                self._is_asked = False
+                self._channel.send(_MESSAGE.pack(until_ns, False))
 
     def _hear(self) -> None:
         said = _receive(self._channel)

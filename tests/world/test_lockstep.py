@@ -1,7 +1,9 @@
 """Do two event loops with real sockets and threads live in one simulated time, however slow either of them is?"""
 
 import asyncio
+import selectors
 import socket
+import struct
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -150,6 +152,34 @@ def test_a_follower_ends_with_its_conductor() -> None:
     ours.close()
     with pytest.raises(SystemExit, match="the conductor is gone"):
         following(theirs, ticking(1, 1))
+
+
+class InterruptedAsItHears(Follower):
+    """As on a busy machine: a signal comes at the very moment in which a look finds the question."""
+
+    def __init__(self, channel: socket.socket, signalled: socket.socket) -> None:
+        self._signalled = signalled
+        super().__init__(channel)
+
+    def _hear(self) -> None:
+        super()._hear()
+        self._signalled.send(b"signal")
+
+
+def test_a_process_that_got_a_signal_before_the_question_does_not_rest() -> None:
+    ours, theirs = socket.socketpair()
+    wakes_up, signalled = socket.socketpair()
+    message = struct.Struct("<q?")
+    with ours, theirs, wakes_up, signalled:
+        ours.send(message.pack(0, False))  # begin
+        with InterruptedAsItHears(theirs, signalled) as follower:
+            assert wakes_up.recv(8) == b"signal"
+            follower.register(wakes_up, selectors.EVENT_READ)
+            ours.send(message.pack(0, True))
+            assert [key.fileobj for key, _ in follower.select(1)] == [wakes_up]
+            ours.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                ours.recv(message.size)
 
 
 def test_in_quiet_times_a_jump_reaches_as_far_as_allowed_and_no_timer_is_lost() -> None:
