@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import psycopg
@@ -23,6 +24,8 @@ EARLIER = """INSERT INTO document_revisions (source, key, revision, updated_at, 
 VALUES ('letters', 'a', 1, '1', 1790000009000, 1790000009000, '{"of":"once"}');
 UPDATE documents SET revision = 2 WHERE source = 'letters' AND key = 'a';"""
 FEED = "SELECT seq, source, kind, key, change, changed_at FROM changes ORDER BY seq"
+ADDRESSES = ("HTTPS://WWW.X.ORG", "no address", "ftp://é.org", "http://a\\u0000b", "http://a\\ud800b", "http:\\/\\/x.y")
+PIECES = ("http://", "www.", "a.b", "@", ":", "/", "?#")
 # From this schema on `changes` is a view of a SQLite file.
 SHORT_CHANGES = 4
 
@@ -102,6 +105,32 @@ async def test_a_postgresql_database_of_an_older_schema_opens_and_holds_what_it_
         plan = connection.execute("EXPLAIN SELECT count(*) FROM stored_items WHERE score > 0").fetchall()
         assert any("Parallel" in line for (line,) in plan), "this server reads a table in parallel"
         assert connection.execute(READS_TITLES).fetchone() == (0, 0)
+
+
+# What a provider could send, as bytes: not all of it is JSON, or has an address.
+ODD_BODIES = [
+    *(f'{{"url":"{address}"}}'.encode() for address in ADDRESSES),
+    *(f'{{"url":"http://{"".join(parts)}"}}'.encode() for parts in product(PIECES, repeat=4)),
+    *(b"", b"\xff", b"nonsense", b"[]", b"5", b'"url"', b'{"url":null}', b'{"url":5}', b'{"url":["http://x.y"]}'),
+    *(
+        b'{"url":{"a":"http://x.y/"}}',
+        b'{"url":"http://a.b","url":"http://c.d"}',
+        b'{"url":"http://a.b"' + b"[" * 50_000,
+    ),
+]
+
+
+@pytest.mark.postgres
+def test_a_database_of_an_older_schema_derives_the_same_domains_as_this_one(empty_postgres_url: str) -> None:
+    found = []
+    with psycopg.connect(empty_postgres_url) as connection:
+        connection.execute(frozen.POSTGRES.read_text("utf-8").encode())
+        for step in POSTGRES_STEPS[1:]:
+            connection.execute(step.read_bytes())
+            derived = connection.execute("SELECT url_domain(body) FROM unnest(%b::bytea[]) AS b (body)", (ODD_BODIES,))
+            found.append(derived.fetchall())
+    assert found == [found[0]] * len(found)
+    assert 0 < found[0].count((None,)) < 2 * len(ODD_BODIES) // 3
 
 
 # Enough lines of the change feed that a migration writes to the disk long before it commits.

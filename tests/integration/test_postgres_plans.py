@@ -111,3 +111,17 @@ def test_a_query_by_hand_finds_its_rows_by_an_index(reader: "psycopg.Connection[
         found[query] = list(_scans(row[0][0]["Plan"]))
     reader.close()
     assert {query: tables for query, tables in found.items() if tables} == {}
+
+
+STORIES_AND_REPLIES = """INSERT INTO stored_items
+SELECT n, n, CASE WHEN n > 7 THEN 1 END, 1, 1, 1, 1, 1, 1, 1, false, false, 'story', 'u', 'h', 'c', '{"url":"https://x.org/"}'
+FROM generate_series(1, 20) AS n"""
+DERIVED = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = 'url_domain'"
+
+
+async def test_the_domain_of_a_new_story_is_derived_once_and_that_of_a_reply_never(postgres_url: str) -> None:
+    await migrate(postgres_url)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("SET track_functions = 'pl'")
+        connection.execute(STORIES_AND_REPLIES)
+        assert connection.execute(DERIVED).fetchone() == (7,)

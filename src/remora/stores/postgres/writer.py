@@ -17,10 +17,10 @@ from remora.stores.postgres.recording import Job, Recorder, name_of
 BATCH_MAX: Final = 1_000
 # While the server writes one lane's batch, the other lane's batch is judged.
 LANES: Final = 2
-# Observations that can wait are written when a lane has so many of them, or this long after its last ones, as in the
-# SQLite store: a transaction takes six round trips, however few items it has.
-ENOUGH: Final = 64
-PAUSE_S: Final = 0.05
+# Observations that can wait are written when a lane has so many of them, or this long after its last ones; both lanes
+# together as in the SQLite store. A transaction takes six round trips, however few items it has.
+ENOUGH: Final = 128
+PAUSE_S: Final = 0.065
 _DIGITS_OF_A_HUNDRED: Final = 2
 
 
