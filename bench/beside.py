@@ -16,8 +16,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from bench.catchup import NAIVE, REMORA, ROOT, SCRAPY, WARM, Command, framework, provider, remora, rival, spent
-from bench.quiet import PROGRAMS_CORE, PROVIDERS_CORE, can_separate
+from bench.catchup import (
+    NAIVE,
+    REMORA,
+    SCRAPY,
+    WARM,
+    Command,
+    by_round,
+    framework,
+    provider,
+    remora,
+    rival,
+    spent,
+)
+from bench.quiet import PROGRAMS_CORE, PROVIDERS_CORE, ROOT, can_separate
 
 OTHER: Final = "Remora, the other checkout"
 # About how much longer than Remora each takes for an item.
@@ -67,7 +79,7 @@ def table(costs: Mapping[str, Sequence[float]]) -> str:
     """How many times as much as Remora each program takes, in the same seconds."""
     lines = ["| | CPU-µs per item | ÷ Remora (spread) |", "|---|--:|--:|"]
     for name, cost in costs.items():
-        ratios = [other / ours for other, ours in zip(cost, costs[REMORA], strict=True)]
+        ratios = by_round(cost, costs[REMORA])
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         lines.append(f"| {name} | {statistics.median(cost):,.0f} | {spread} |")
     return "\n".join(lines)

@@ -24,7 +24,18 @@ from typing import Final
 import structlog
 
 from bench.catchup import CA_FILE, SOURCE, authority, provider
-from bench.quiet import PROGRAMS_CORE, PROVIDERS_CORE, Look, Loop, can_separate, loops_in, timed_beside, while_quiet
+from bench.quiet import (
+    PROGRAMS_CORE,
+    PROVIDERS_CORE,
+    Look,
+    Loop,
+    can_separate,
+    loops_in,
+    stolen_s,
+    stolen_share,
+    timed_beside,
+    while_quiet,
+)
 from remora.collect import Collector
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
@@ -105,7 +116,7 @@ async def ask_live(collector: Collector, clock: SystemClock, ids: Iterator[int],
 async def look_on(home: WatchedHome, clock: SystemClock, looks: list[Look]) -> None:
     """Note what was sent and used, for ever."""
     while True:
-        looks.append(Look(clock.monotonic_ns(), home.departures, used_s()))
+        looks.append(Look(clock.monotonic_ns(), home.departures, used_s(), stolen_s()))
         await clock.sleep_until(clock.monotonic_ns() + LOOK_EVERY_NS)
 
 
@@ -144,10 +155,12 @@ async def measure(url: str, folder: Path, rate_per_s: float, for_s: float, items
             )
         )
         before_s, began_ns, before = used_s(), clock.monotonic_ns(), home.departures
+        stolen_before_s = stolen_s()
         work = asyncio.gather(walking, ask_live(collector, clock, ids, beside), look_on(home, clock, looks))
         await for_a_while(work, for_s)
         took_s = (clock.monotonic_ns() - began_ns) / SECOND_NS
         cpu, sent = (used_s() - before_s) / took_s, home.departures - before
+        stolen = stolen_share(stolen_s() - stolen_before_s, took_s)
     recent, facts = meter.recent(SOURCE), governor.state()
     await governor.close()
     await store.close()
@@ -165,6 +178,7 @@ async def measure(url: str, folder: Path, rate_per_s: float, for_s: float, items
     print(f"| pace at the end | {SECOND_NS / facts.interval_ns:,.0f}/s, {slowed} | {rate_per_s:,.0f}/s |")
     print(f"| refused in the last ten seconds | {recent.refused if recent else 'unknown'} | 0 |")
     print(f"| peak memory | {peak_mb:.0f} MB | |")
+    print(f"| time of all processors that the host took | {stolen:.1%} | |")
     return looks
 
 

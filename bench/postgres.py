@@ -223,7 +223,9 @@ def new_server(*, fsync: bool) -> postgres_server.PostgresServer | None:
     """A PostgreSQL that is not started yet; None if this machine has no programs for it."""
     programs = services.find_postgres()
     if fsync:
-        postgres_server.SETTINGS.update({"fsync": "on", "max_wal_size": "2GB", "shared_buffers": "256MB"})
+        # Tests have the autovacuum look every few seconds; this is how often it looks at a user's database.
+        durable = {"fsync": "on", "max_wal_size": "2GB", "shared_buffers": "256MB", "autovacuum_naptime": "1min"}
+        postgres_server.SETTINGS.update(durable)
     return None if programs is None else postgres_server.PostgresServer(programs)
 
 
