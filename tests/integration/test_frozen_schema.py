@@ -61,6 +61,23 @@ async def test_a_sqlite_file_of_an_older_schema_opens_and_holds_what_it_held(tmp
 
 
 @pytest.mark.parametrize("version", range(1, len(SQLITE_STEPS)))
+async def test_an_owners_own_views_of_the_mirror_keep_no_file_from_opening(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "remora.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(frozen.SQLITE.read_text("utf-8"))
+        for step in SQLITE_STEPS[1:version]:
+            connection.executescript(step.read_text("utf-8"))
+        connection.execute("CREATE VIEW mine AS SELECT source, id, type, body FROM items")
+        before = connection.execute("SELECT * FROM mine ORDER BY source, id").fetchall()
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT * FROM mine ORDER BY source, id").fetchall() == before != []
+        assert connection.execute("PRAGMA writable_schema").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("version", range(1, len(SQLITE_STEPS)))
 async def test_the_number_of_a_change_is_never_used_again_after_an_older_schema_was_left(
     tmp_path: Path, version: int
 ) -> None:

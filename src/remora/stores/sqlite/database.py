@@ -308,13 +308,19 @@ def _version(connection: Connection, path: Path) -> int:
 
 
 def _apply(connection: Connection, script: str) -> None:
-    """Apply one script completely or not at all. It sets the version itself."""
+    """Apply one script completely or not at all. It sets the version itself.
+
+    `writable_schema`: without it SQLite renames nothing while a view of the owner's own names one of ours that is made anew.
+    """
+    connection.execute("PRAGMA writable_schema = ON")
     try:
         connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nCOMMIT;")
     except sqlite3.Error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    finally:
+        connection.execute("PRAGMA writable_schema = OFF")
 
 
 def roll_back(connection: Connection) -> None:
