@@ -1,10 +1,10 @@
-"""Do the rows of items mean what they meant when what they have alike is written as nothing (schema 5)?"""
+"""Do the rows of items mean what they meant when what they have alike is written as nothing (schemas 5 and 6)?"""
 
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -114,6 +114,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> sqlite3.Connection:
     return connect_writer(path)
 
 
+OWN = '"kids":[8],"parent":1,"text":"https://x.org/ é"'
+USUAL_BODY = f'{{"by":"ada","id":7,{OWN},"time":9,"type":"comment"}}'.encode()
+
 moments = st.integers(1, 2**52)
 types = st.sampled_from(["comment", "story", "", None]) | st.text(max_size=3)
 READ = "SELECT type, first_seen_at, last_fetched_at, changed_at FROM stored_items WHERE source = 1 AND id = 1"
@@ -171,8 +174,102 @@ def test_rows_that_end_as_usual_are_written_as_all_others(
 
 
 def test_a_new_comment_that_is_alive_ends_as_usual() -> None:
-    row = item_row(1, Item(7, b"{}", type="comment", by="ada"), Held(b"", b"", 1, 0), now=2, fetched=1)
+    item = Item(7, USUAL_BODY, type="comment", by="ada", time=9, parent=1)
+    row = item_row(1, item, Held(b"", b"", 1, 0), now=2, fetched=1)
     assert row[-len(USUAL_END) :] == USUAL_END
+
+
+names = st.sampled_from(["ada", "", "é", 'a"b', "\ud800", "\0", "None"]) | st.text(max_size=4)
+whole = st.sampled_from([0, 1, -1, 2**53, 2**63 - 1, 2**63, -(2**63)])
+middles = st.sampled_from(
+    [',"parent":1', "", ",", ',"kids":[2],"parent":1,"text":"é \\u0000 }"', ',"time":1,"type":"comment"}', ",\0x"]
+)
+# Some are no JSON: a plug-in may read another format.
+BODIES = [
+    '{{"by":"{by}","id":{item_id}{middle},"time":{time},"type":"comment"}}',
+    '{{"by":"{by}","id":{item_id},"time":{time},"type":"comment"}}',
+    '{{"by":"{by}","dead":true,"id":{item_id}{middle},"time":{time},"type":"comment"}}',
+    '{{"by":"{by}","id":{item_id}{middle},"time":{time},"type":"story"}}',
+    '{{"by":"{by}","id":{item_id}{middle},"time":{time}.0,"type":"comment"}}',
+    '{{"by":"{by}","id":{item_id}{middle},"time":{time},"type":"comment"}} ',
+    "{middle}",
+]
+
+
+@given(
+    st.sampled_from(BODIES),
+    st.integers(1, 2**53),
+    st.none() | names,
+    st.none() | whole,
+    st.none() | whole,
+    middles,
+    st.sampled_from(["comment", "comment", "story", None]),
+)
+def test_a_body_is_read_as_it_was_written_whatever_part_of_it_is_kept(
+    table: sqlite3.Connection,
+    form: str,
+    item_id: int,
+    by: str | None,
+    time: int | None,
+    parent: int | None,
+    middle: str,
+    kind: str | None,
+) -> None:
+    body = form.format(by=by, item_id=item_id, middle=middle, time=time).encode(errors="replace")
+    assert read_again(table, Item(item_id, body, type=kind, by=by, time=time, parent=parent))[1:3] == (body, len(body))
+
+
+def read_again(table: sqlite3.Connection, item: Item) -> tuple[Any, ...]:
+    """What the table holds of a body, the body itself, its length and its domain."""
+    write_items(table, [item_row(1, item, Held(b"", b"", 1, 0), now=2, fetched=1)])
+    shown = table.execute(
+        "SELECT CAST(stored_body AS BLOB), CAST(body AS BLOB), length(CAST(body AS BLOB)), domain FROM whole_items"
+    ).fetchall()
+    table.execute("DELETE FROM stored_items")
+    (found,) = shown
+    return tuple(found)
+
+
+def test_of_a_usual_comment_only_the_fields_are_kept_that_no_column_has(table: sqlite3.Connection) -> None:
+    item = Item(7, USUAL_BODY, type="comment", by="ada", time=9, parent=1)
+    assert read_again(table, item)[:2] == (f"{{{OWN}}}".encode(), USUAL_BODY)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"by":"ada","id":7,"time":9,"type":"comment"}',  # nothing between
+        b'{"by":"ada","id":8,"parent":1,"time":9,"type":"comment"}',
+        b'{"by":"ada","id":7,"parent":1,"time":9.0,"type":"comment"}',
+        b",9,ada",
+    ],
+)
+def test_a_body_that_its_columns_do_not_give_back_is_kept_whole(table: sqlite3.Connection, body: bytes) -> None:
+    item = Item(7, body, type="comment", by="ada", time=9, parent=1)
+    assert read_again(table, item)[:2] == (body, body)
+
+
+def test_a_time_that_is_no_whole_number_is_never_taken_out_of_a_body(table: sqlite3.Connection) -> None:
+    body = b'{"by":"ada","id":7,"parent":1,"time":9.0,"type":"comment"}'
+    item = Item(7, body, type="comment", by="ada", time=cast("int", 9.0), parent=1)
+    assert read_again(table, item)[:2] == (body, body)
+
+
+def test_the_domain_of_a_comment_without_a_parent_is_derived_as_before(table: sqlite3.Connection) -> None:
+    body = b'{"by":"ada","id":7,"url":"https://x.org/","time":9,"type":"comment"}'
+    assert read_again(table, Item(7, body, type="comment", by="ada", time=9))[1:] == (body, len(body), "x.org")
+
+
+async def test_a_copy_keeps_the_same_fields(tmp_path: Path) -> None:
+    (table,) = (one for one in TABLES if one.name == "items")
+    row = (1, 7, "comment", "ada", 9, 1, None, None, 0, 0, SEEN, SEEN, SEEN, 1, b"", b"", USUAL_BODY)
+    store = PortableSqliteStore(tmp_path / "copy.db")
+    await store.open()
+    await store.import_rows(table, [row])
+    assert await store.export_rows(table, after=table.below_first, limit=100) == [row]
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as connection:
+        assert connection.execute("SELECT body, body_form FROM stored_items").fetchone() == (f"{{{OWN}}}", 1)
 
 
 async def test_a_copy_shows_the_same_items(tmp_path: Path) -> None:

@@ -42,9 +42,7 @@ def test_what_works_on_a_mirror_neither_makes_one_nor_asks_a_source(
 def test_three_answers_and_the_cost_before_anything_is_sent() -> None:
     said = CliRunner().invoke(asked, input="\n100/s\n\n").output
     assert "hackernews 100/s sqlite:///remora.db" in said
-    assert (
-        "about 48,000,000 requests once, at least 5d 13h at 100/s, and about 40.8 GB of disk; nothing was sent" in said
-    )
+    assert "about 48,000,000 requests once, at least 5d 13h at 100/s, and about 30 GB of disk; nothing was sent" in said
 
 
 def test_an_answer_that_makes_no_sense_is_asked_for_again() -> None:

@@ -6,7 +6,7 @@
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   i.last_fetched_at, i.changed_at, i.revision, CAST(i.body AS BLOB)
-FROM stored_items AS i
+FROM whole_items AS i
 WHERE i.type = :type AND i.time >= :since AND i.time < :until
 AND +i.source = (SELECT number FROM sources WHERE name = :source) AND i.dead = 0 AND i.deleted = 0
 AND (:prefix IS NULL OR CASE WHEN json_valid(i.body) THEN json_extract(i.body, '$.title') END LIKE :prefix)
@@ -17,7 +17,7 @@ ORDER BY i.score DESC, i.time DESC, i.id DESC LIMIT :limit OFFSET :skip;
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   i.last_fetched_at, i.changed_at, i.revision, CAST(i.body AS BLOB)
-FROM stored_items AS i
+FROM whole_items AS i
 WHERE i.type = :type AND i.time >= :since AND i.time < :until
 AND +i.source = (SELECT number FROM sources WHERE name = :source) AND i.dead = 0 AND i.deleted = 0
 AND (:prefix IS NULL OR CASE WHEN json_valid(i.body) THEN json_extract(i.body, '$.title') END LIKE :prefix)
@@ -28,7 +28,7 @@ ORDER BY i.time DESC, i.id DESC LIMIT :limit OFFSET :skip;
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   i.last_fetched_at, i.changed_at, i.revision, CAST(i.body AS BLOB)
-FROM stored_items AS i
+FROM whole_items AS i
 WHERE i.source = (SELECT number FROM sources WHERE name = :source) AND i.id < :before
 ORDER BY i.id DESC LIMIT :limit;
 
@@ -37,7 +37,7 @@ ORDER BY i.id DESC LIMIT :limit;
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   i.last_fetched_at, i.changed_at, i.revision, CAST(i.body AS BLOB)
-FROM stored_items AS i
+FROM whole_items AS i
 WHERE +i.source = (SELECT number FROM sources WHERE name = :source) AND i."by" = :author
 AND +i.type = 'comment'
 ORDER BY i.time DESC, i.id DESC LIMIT :limit OFFSET :skip;
@@ -47,7 +47,7 @@ ORDER BY i.time DESC, i.id DESC LIMIT :limit OFFSET :skip;
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   i.last_fetched_at, i.changed_at, i.revision, CAST(i.body AS BLOB)
-FROM stored_items AS i
+FROM whole_items AS i
 WHERE +i.source = (SELECT number FROM sources WHERE name = :source) AND i."by" = :author
 AND +i.type IS NOT 'comment'
 ORDER BY i.time DESC, i.id DESC LIMIT :limit OFFSET :skip;

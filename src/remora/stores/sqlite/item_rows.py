@@ -1,6 +1,6 @@
 """How is an item written in a row of SQLite? What nearly all items have alike takes no space.
 
-The generated columns of `stored_items` give the values back (schema 5), and so do the views.
+The generated columns of `stored_items` (schema 5) and the view `whole_items` (schema 6) give the values back.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,15 @@ USUAL_TYPE: Final = "comment"
 USUAL_MARK: Final = ""
 # Of a type that is an empty text. No other type contains a NUL.
 EMPTY_MARK: Final = "\0"
+# What `body` holds: all of it, or the fields of a comment that no other column has.
+WHOLE: Final = 0
+OWN_FIELDS: Final = 1
 # The content is as it was first seen, or that moment is in the same row.
 UNCHANGED_SINCE: Final = 0
 # How nearly all rows end, from the mark of the type on: a new comment, alive and short. To bind these values for each row
 # would take a fifth of the time that it takes to write it.
-USUAL_END: Final = (USUAL_MARK, None, None, False, False, UNCHANGED_SINCE, 1, b"", b"")
-USUAL_VALUES: Final = "(?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), '', NULL, NULL, 0, 0, 0, 1, x'', x'')"
+USUAL_END: Final = (USUAL_MARK, None, None, False, False, UNCHANGED_SINCE, 1, b"", b"", OWN_FIELDS)
+USUAL_VALUES: Final = "(?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), '', NULL, NULL, 0, 0, 0, 1, x'', x'', 1)"
 BEFORE_END: Final = USUAL_VALUES.count("?")
 
 
@@ -38,18 +41,24 @@ def write_items(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None
 def item_row(number: int, item: Item, held: Held, *, now: int, fetched: int) -> tuple[Any, ...]:
     """The values of `write_items` in their order; times are milliseconds."""
     time, parent, score, descendants = item.time, item.parent, item.score, item.descendants
+    by, is_usual = storable(item.by), item.type == USUAL_TYPE
+    # As `clean_integer`, without a call for each: this runs for every item.
+    if time is not None and not INTEGER_MIN <= time <= INTEGER_MAX:
+        time = None
+    if parent is not None and not INTEGER_MIN <= parent <= INTEGER_MAX:
+        parent = None
+    fields = own_fields(item.body, item.item_id, by, time) if is_usual else None
     return (
         number,
         item.item_id,
-        storable(item.by),
-        # As `clean_integer`, without a call for each: this runs for every item.
-        time if time is None or INTEGER_MIN <= time <= INTEGER_MAX else None,
-        parent if parent is None or INTEGER_MIN <= parent <= INTEGER_MAX else None,
+        by,
+        time,
+        parent,
         now,
         # A request is sent before its answer is recorded, unless the clock was set back meanwhile.
         fetched - now - 1 if fetched <= now and fetched != NEVER_FETCHED else fetched,
-        item.body,
-        USUAL_MARK if item.type == USUAL_TYPE else type_mark(item.type),
+        item.body if fields is None else fields,
+        USUAL_MARK if is_usual else type_mark(item.type),
         score if score is None or INTEGER_MIN <= score <= INTEGER_MAX else None,
         descendants if descendants is None or INTEGER_MIN <= descendants <= INTEGER_MAX else None,
         item.dead,
@@ -58,12 +67,31 @@ def item_row(number: int, item: Item, held: Held, *, now: int, fetched: int) -> 
         held.revision,
         held.hash,
         held.content_hash,
+        WHOLE if fields is None else OWN_FIELDS,
     )
 
 
 def second_hand_row(number: int, item: Item, now: int) -> tuple[Any, ...]:
     """The same for an item that came from a file."""
     return item_row(number, item, new_item(item, started_at_ns=NEVER_FETCHED), now=now, fetched=NEVER_FETCHED)
+
+
+def portable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row of items from another store, with its body as this one keeps it, and the form of that."""
+    _, item_id, kind, by, time, *_, body = row
+    fields = own_fields(body, item_id, by, time) if kind == USUAL_TYPE else None
+    return (*row, WHOLE) if fields is None else (*row[:-1], fields, OWN_FIELDS)
+
+
+def own_fields(body: bytes, item_id: int, by: str | None, time: int | None) -> bytes | None:
+    """The fields of a comment that only its body has, as an object; None if the others do not stand as usual around them."""
+    if by is None or type(time) is not int:
+        return None
+    beginning, end = f'{{"by":"{by}","id":{item_id},'.encode(), f',"time":{time},"type":"comment"}}'.encode()
+    if not body.startswith(beginning) or not body.endswith(end):
+        return None
+    fields = body[len(beginning) : -len(end)]
+    return b"{%b}" % fields if fields else None
 
 
 def type_mark(name: str | None) -> str | None:

@@ -6,6 +6,7 @@ from importlib.resources import files
 
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.item_rows import portable_row
 from remora.stores.statements import with_common
 from remora.stores.tables import Key, Row, Table
 
@@ -27,9 +28,10 @@ class PortableSqliteStore(SqliteStore):
     async def import_rows(self, table: Table, rows: list[Row]) -> None:
         """Write rows; idempotent."""
         statement = _statements()[f"import_{table.name}"]
+        stored = [portable_row(row) for row in rows] if table.name == "items" else rows
 
         def work(connection: Connection) -> None:
-            connection.executemany(statement, rows)
+            connection.executemany(statement, stored)
 
         await self._write(work)
 

@@ -10,18 +10,18 @@ INSERT OR REPLACE INTO sources (number, name) VALUES (?, ?);
 SELECT
   source, id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
   revision, hash, content_hash, CAST(body AS BLOB)
-FROM stored_items WHERE (source, id) > (:k0, :k1) ORDER BY source, id LIMIT :limit;
+FROM whole_items WHERE (source, id) > (:k0, :k1) ORDER BY source, id LIMIT :limit;
 
 -- name: import_items
 -- Items; idempotent. The marks are those of `stores/sqlite/item_rows.py`.
 INSERT OR REPLACE INTO stored_items (
   source, id, type_mark, "by", time, parent, score, descendants, dead, deleted, first_seen_at, fetched_mark, changed_mark,
-  revision, hash, content_hash, body
+  revision, hash, content_hash, body, body_form
 )
 VALUES (
   ?1, ?2, CASE ?3 WHEN 'comment' THEN '' WHEN '' THEN char(0) ELSE ?3 END, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
   ?11, CASE WHEN ?12 <> 0 AND ?12 <= ?11 THEN ?12 - ?11 - 1 ELSE ?12 END, CASE ?13 WHEN ?11 THEN 0 ELSE ?13 END,
-  ?14, ?15, ?16, CAST(?17 AS TEXT)
+  ?14, ?15, ?16, CAST(?17 AS TEXT), ?18
 );
 
 -- name: export_revisions

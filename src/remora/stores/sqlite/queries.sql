@@ -10,7 +10,7 @@ SELECT
     CASE WHEN hash = x'' THEN length(CAST(body AS BLOB)) ELSE 0 END
   )),
   CAST(group_concat(CASE WHEN hash = x'' THEN body END, '') AS BLOB)
-FROM stored_items WHERE source = :number AND id IN (SELECT value FROM json_each(:ids));
+FROM whole_items WHERE source = :number AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: held_users
 -- The same for profiles; they have no revisions.
@@ -25,16 +25,16 @@ WHERE source = :source AND key = :key;
 -- name: keep_revisions
 -- The stored content becomes a revision; run before the items are overwritten.
 INSERT INTO stored_revisions (source, item_id, revision, last_fetched_at, changed_at, body)
-SELECT source, id, revision, last_fetched_at, changed_at, body FROM stored_items
+SELECT source, id, revision, last_fetched_at, changed_at, body FROM whole_items
 WHERE source = :number AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: write_items
 -- New items, and new bodies of stored ones. Marks count from the moment in the same row, which a stored item has not.
 INSERT INTO stored_items (
   source, id, "by", time, parent, first_seen_at, fetched_mark, body,
-  type_mark, score, descendants, dead, deleted, changed_mark, revision, hash, content_hash
+  type_mark, score, descendants, dead, deleted, changed_mark, revision, hash, content_hash, body_form
 ) VALUES
-(?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?)
+(?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (source, id) DO UPDATE SET
   type_mark = excluded.type_mark, "by" = excluded."by", time = excluded.time, parent = excluded.parent, score = excluded.score,
   descendants = excluded.descendants, dead = excluded.dead, deleted = excluded.deleted,
@@ -42,7 +42,7 @@ ON CONFLICT (source, id) DO UPDATE SET
     WHEN excluded.fetched_mark < 0 THEN excluded.first_seen_at + excluded.fetched_mark + 1 ELSE excluded.fetched_mark
   END,
   changed_mark = excluded.first_seen_at, revision = excluded.revision,
-  hash = excluded.hash, content_hash = excluded.content_hash, body = excluded.body;
+  hash = excluded.hash, content_hash = excluded.content_hash, body = excluded.body, body_form = excluded.body_form;
 
 -- name: take_reads
 -- When items of some blocks were last read, to be put back in the same transaction.
@@ -107,14 +107,14 @@ WHERE r.source = (SELECT number FROM sources WHERE name = :source) AND r.item_id
 
 -- name: bodies
 -- One page of raw bodies, in order.
-SELECT id, CAST(body AS BLOB) FROM stored_items
+SELECT id, CAST(body AS BLOB) FROM whole_items
 WHERE source = (SELECT number FROM sources WHERE name = :source)
 AND id BETWEEN :first AND :last ORDER BY id LIMIT :limit;
 
 -- name: newest_items
 -- The highest ids at or above one, highest first; a body above the size limit is left out.
 SELECT id, CASE WHEN length(CAST(body AS BLOB)) <= :body_max THEN CAST(body AS BLOB) ELSE x'' END, first_seen_at
-FROM stored_items
+FROM whole_items
 WHERE source = (SELECT number FROM sources WHERE name = :source) AND id >= :first ORDER BY id DESC LIMIT :limit;
 
 -- name: user

@@ -15,7 +15,7 @@ SELECT
     WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
   ), 0)),
   i.changed_at, i.revision, CAST(i.body AS BLOB)
-FROM stored_items AS i
+FROM whole_items AS i
 WHERE i.source = (SELECT number FROM sources WHERE name = :source)
 AND i.id IN (SELECT value FROM json_each(:ids)) ORDER BY i.id;
 
@@ -28,14 +28,14 @@ SELECT
     WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
   ), 0)),
   i.changed_at, i.revision, CAST(i.body AS BLOB)
-FROM stored_items AS i
+FROM whole_items AS i
 WHERE i.source = (SELECT number FROM sources WHERE name = :source)
 AND i.id BETWEEN :first AND :last AND i.changed_at >= :since ORDER BY i.id LIMIT :limit;
 
 -- name: read_item_sizes
 -- The ids of the same page and the sizes of the bodies, each as one JSON array.
 SELECT json_group_array(id), json_group_array(size) FROM (
-  SELECT i.id, length(CAST(i.body AS BLOB)) AS size FROM stored_items AS i
+  SELECT i.id, length(CAST(i.body AS BLOB)) AS size FROM whole_items AS i
   WHERE i.source = (SELECT number FROM sources WHERE name = :source)
   AND i.id BETWEEN :first AND :last AND i.changed_at >= :since ORDER BY i.id LIMIT :limit
 );
@@ -53,12 +53,12 @@ SELECT
   ), 0))),
   json_group_array(i.changed_at), json_group_array(i.revision),
   CAST(group_concat(i.body, '') AS BLOB)
-FROM stored_items AS i
+FROM whole_items AS i
 WHERE i.source = (SELECT number FROM sources WHERE name = :source)
 AND i.id BETWEEN :first AND :last AND i.changed_at >= :since;
 
 -- name: read_replies
--- The direct replies to some items. The index by parent is named because one by source would read the whole table.
+-- The direct replies to some items. The plus keeps SQLite from the index by source, which would read the whole table.
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   max(i.last_fetched_at, coalesce((
@@ -66,7 +66,7 @@ SELECT
     WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
   ), 0)),
   i.changed_at, i.revision, CAST(i.body AS BLOB)
-FROM stored_items AS i INDEXED BY items_by_parent
+FROM whole_items AS i
 WHERE i.parent IN (SELECT value FROM json_each(:ids))
 AND +i.source = (SELECT number FROM sources WHERE name = :source) ORDER BY i.parent, i.id LIMIT :limit;
 
