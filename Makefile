@@ -5,8 +5,8 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
-# Many of the slow tests wait for real processes: a third worker uses the time.
-TEST_WORKERS ?= 3
+# Many of the slow tests wait for real processes: two more workers use the time.
+TEST_WORKERS ?= 4
 # Every test in these folders is slow: `make check` does not even read them.
 SLOW := browser fuzz integration world
 SECONDS ?= 600
