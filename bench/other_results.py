@@ -33,9 +33,9 @@ The number of requests in flight is bounded (256 at most), so memory does not gr
 
 A machine that others use, too, may be twice as fast in one second as in the next; here a loop of 30 ms took 30 to 76. Programs that
 run one after the other meet different seconds, so the ratios of the table change from run to run. `python -m bench.beside` runs
-them at the same time on one core, and the provider on another: then they meet the same seconds. In five rounds over 60,000 items the
-naive program took 2.73 times as much processor time for an item as Remora (2.70 to 2.75), and Scrapy 41.0 times (39.6 to 41.7). In slower
-minutes of the machine it was 2.65 times (2.63 to 2.76) and 38.7 times (37.7 to 40.8).
+them at the same time on one core, and the provider on another: then they meet the same seconds. In three rounds over 60,000 items the
+naive program took 2.59 times as much processor time for an item as Remora (2.52 to 2.60), and Scrapy 2.19 took 37.3 times (36.7 to 38.2).
+On other hosts, before the file became smaller, it was 2.65 to 2.73 and 38.1 to 41.0 times.
 `python -m bench.beside --other CHECKOUT` compares two versions of Remora in the same way; two runs differ by about 1 %.
 
 Measured so, uvloop takes 0.98 times as much in a catch-up and as much at a pace: the transport goes past the event loop for nearly
@@ -47,14 +47,12 @@ everything that is read and sent. So Remora does not use it.
 has a core of its own, and so has the provider. A process on the core of the run times a short loop ten times a second: where all loops
 were quick and the host took no processor away, nobody else used the machine, and what was done then is told apart.
 
-On a machine that others used most of the time, twenty minutes with Debian's Python reached 94.4 % of the pace with 46.9 % of one core
-(191 µs per item) and 181 MB; in the 92 seconds that were quiet, 97.4 % with 37.6 % (148 µs). Nine minutes on another day reached 92.5 %
-with 48.2 %, while the host took 5 % of the processors' time; 42 quiet seconds had 98.2 % with 37.2 % (145 µs). In seven runs of 20 to 70 seconds
-the quiet seconds, 4 to 10 in each, had 96.4 to 99.7 % with 33.0 to 38.4 %. No window held more than the ceiling allows. In the twenty minutes
-live items came after 56 ms, and 99 % of them within 102 ms. At least once answers came so slowly that the pace was cut for a moment: the
-provider had to wait for its core as well (without the backfill, 1 % of the live items took 315 ms). A minute in which the host took
-more than half of the processors reached 46 %. At a pace an item costs more than in a catch-up, because few answers come at once, and
-what they need is no longer in the caches of the processor.
+Ten minutes with Debian's Python reached 96.1 % of the pace with 39.0 % of one core (156 µs per item) and 171 MB; in the 115 seconds
+that were quiet, 99.0 % with 30.7 % (119 µs). No window held more than the ceiling allows. Live items came after 54 ms, and 99 % of them
+within 101 ms (45 and 106 without the backfill). At least once answers came so slowly that the pace was cut for a moment: the provider had to
+wait for its core as well. On a busier host twenty minutes had 94.4 % and 46.9 %, and a minute in which the host took more than
+half of the processors reached 46 %. At a pace an item costs more than in a catch-up, because few answers come at once, and what
+they need is no longer in the caches of the processor.
 
 At once on one core at 1,300 requests a second, an item costs 0.87 of what it did before answers were heard a burst at a time, heads were
 known whatever the length of the body, and turns were given up to nearly a burst ahead (two rounds, 0.87 and 0.88).
@@ -83,7 +81,7 @@ so that the next one follows closer: 0.81 of a request at 300/s are 2.7 ms. The 
 processor time among the first 10,000 and 35.8 µs in the tenth million, beside other work; memory stayed at 146 MB. Then 100,000 more cost
 35.7 µs each, and in an empty store 34.6 µs, in turns. `remora status` took 0.29 s and `remora gaps` 0.26 s.
 
-Rows are shorter since then, and on a quicker host a million comments cost 19.9 µs each. Their file has 1.20 bytes for each byte of a body:
+Rows are shorter since then, and on a quicker host a million comments cost 20.5 µs each. Their file has 1.21 bytes for each byte of a body:
 five indexes and the change feed are in it. 100,000 items of all kinds of the simulated Hacker News take 1.26.
 
 `python -m bench.scale --postgres` fills a PostgreSQL on the same machine. An item cost 35.5 µs of our processor time and 41.0 µs of the
