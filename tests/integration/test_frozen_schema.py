@@ -14,7 +14,7 @@ from remora.contracts import Store
 from remora.core.errors import StoreUnavailable
 from remora.stores.postgres import PostgresStore, migrate
 from remora.stores.sqlite import SqliteStore
-from remora.stores.sqlite.database import connect_reader, size_with_log
+from remora.stores.sqlite.database import connect_reader, connect_writer, size_with_log
 from tests.contract.answers import record, story
 from tests.fixtures import frozen
 
@@ -47,9 +47,7 @@ async def check(store: Store) -> None:
 async def test_a_sqlite_file_of_an_older_schema_opens_and_holds_what_it_held(tmp_path: Path, version: int) -> None:
     path = tmp_path / "remora.db"
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(frozen.SQLITE.read_text("utf-8"))
-        for step in SQLITE_STEPS[1:version]:
-            connection.executescript(step.read_text("utf-8"))
+        frozen.bring_to(connection, version)
         connection.executescript(EARLIER)
         estimates = connection.execute("SELECT idx, stat FROM sqlite_stat1 ORDER BY 1").fetchall()
         feed = connection.execute(FEED).fetchall()
@@ -61,18 +59,13 @@ async def test_a_sqlite_file_of_an_older_schema_opens_and_holds_what_it_held(tmp
 
 
 @pytest.mark.parametrize("version", range(1, len(SQLITE_STEPS)))
-async def test_an_owners_own_views_of_the_mirror_keep_no_file_from_opening(tmp_path: Path, version: int) -> None:
+def test_an_owners_own_views_of_the_mirror_keep_no_file_from_opening(tmp_path: Path, version: int) -> None:
     path = tmp_path / "remora.db"
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(frozen.SQLITE.read_text("utf-8"))
-        for step in SQLITE_STEPS[1:version]:
-            connection.executescript(step.read_text("utf-8"))
+        frozen.bring_to(connection, version)
         connection.execute("CREATE VIEW mine AS SELECT source, id, type, body FROM items")
         before = connection.execute("SELECT * FROM mine ORDER BY source, id").fetchall()
-    store = SqliteStore(path)
-    await store.open()
-    await store.close()
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(connect_writer(path)) as connection:
         assert connection.execute("SELECT * FROM mine ORDER BY source, id").fetchall() == before != []
         assert connection.execute("PRAGMA writable_schema").fetchone() == (0,)
 
@@ -83,9 +76,7 @@ async def test_the_number_of_a_change_is_never_used_again_after_an_older_schema_
 ) -> None:
     path = tmp_path / "remora.db"
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(frozen.SQLITE.read_text("utf-8"))
-        for step in SQLITE_STEPS[1:version]:
-            connection.executescript(step.read_text("utf-8"))
+        frozen.bring_to(connection, version)
         (last,) = connection.execute("SELECT max(seq) FROM changes").fetchone()
         connection.execute("DELETE FROM stored_changes" if version >= SHORT_CHANGES else "DELETE FROM changes")
         connection.commit()

@@ -87,9 +87,7 @@ def shown(connection: sqlite3.Connection) -> Mapping[str, list[Any]]:
 def test_every_view_of_a_store_of_the_fourth_schema_shows_what_it_showed(tmp_path: Path) -> None:
     path = tmp_path / "remora.db"
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(frozen.SQLITE.read_text("utf-8"))
-        for step in frozen.steps("sqlite")[1:4]:
-            connection.executescript(step.read_text("utf-8"))
+        frozen.bring_to(connection, 4)
         connection.execute("DELETE FROM stored_revisions")
         connection.execute("DELETE FROM stored_items")
         connection.execute("DELETE FROM stored_users")

@@ -3,7 +3,6 @@
 import asyncio
 import selectors
 import socket
-import struct
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +12,7 @@ import pytest
 
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.sim.clock import Deadlock
-from tests.world.lockstep import Conductor, Follower, LockstepClock, LockstepLoop
+from tests.world.lockstep import _MESSAGE, Conductor, Follower, LockstepClock, LockstepLoop
 
 T = TypeVar("T")
 Main = Callable[[LockstepClock], Awaitable[T]]
@@ -169,17 +168,16 @@ class InterruptedAsItHears(Follower):
 def test_a_process_that_got_a_signal_before_the_question_does_not_rest() -> None:
     ours, theirs = socket.socketpair()
     wakes_up, signalled = socket.socketpair()
-    message = struct.Struct("<q?")
     with ours, theirs, wakes_up, signalled:
-        ours.send(message.pack(0, False))  # begin
+        ours.send(_MESSAGE.pack(0, False))  # begin
         with InterruptedAsItHears(theirs, signalled) as follower:
             assert wakes_up.recv(8) == b"signal"
             follower.register(wakes_up, selectors.EVENT_READ)
-            ours.send(message.pack(0, True))
+            ours.send(_MESSAGE.pack(0, True))
             assert [key.fileobj for key, _ in follower.select(1)] == [wakes_up]
             ours.setblocking(False)
             with pytest.raises(BlockingIOError):
-                ours.recv(message.size)
+                ours.recv(_MESSAGE.size)
 
 
 def test_in_quiet_times_a_jump_reaches_as_far_as_allowed_and_no_timer_is_lost() -> None:
