@@ -135,7 +135,7 @@ async def upserts(store: PostgresStore, server: Server) -> None:
 
 async def prepared_batches(url: str, server: Server) -> None:
     """The whole upsert path (probe, judge, write, change feed) without callers that each wait for one item."""
-    pool = Pool(url, size=LANES, isolation=psycopg.IsolationLevel.REPEATABLE_READ)
+    pool = Pool(url, size=LANES)
     jobs = [(SOURCE, observation(n, look=0)) for n in range(3_000_000, 3_000_000 + ITEMS)]
     batches = iter([jobs[start : start + BATCH_MAX] for start in range(0, len(jobs), BATCH_MAX)])
 

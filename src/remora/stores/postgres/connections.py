@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -12,6 +13,7 @@ from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.string import BytesBinaryDumper
+from psycopg.waiting import Ready, Wait
 
 from remora.core.errors import ConfigurationError, StoreError, StoreUnavailable
 from remora.stores.postgres.faults import Conflict, ConnectionLost, explained
@@ -48,7 +50,7 @@ class _Session(psycopg.AsyncConnection[Row]):
         if self.answers_within_s is not None:
             patience = asyncio.get_running_loop().call_later(self.answers_within_s, self._hang_up)
         try:
-            return await super().wait(gen, *arguments, **options)
+            return await super().wait(sent_at_once(gen, self.fileno()), *arguments, **options)
         except psycopg.Error:
             # When cancelled, the driver waits once more, and a connection that breaks meanwhile hides the cancellation.
             if _cancellings() > before:
@@ -61,6 +63,23 @@ class _Session(psycopg.AsyncConnection[Row]):
     def _hang_up(self) -> None:
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.fileno())) as wire:
             wire.shutdown(socket.SHUT_RDWR)
+
+
+def sent_at_once(gen: PQGen[RV], wire: int) -> PQGen[RV]:
+    """What may be sent now does not wait for a turn of the event loop, which takes milliseconds in a backfill.
+
+    What has come meanwhile is read when everything is sent. So all answers to what is sent together come at its end.
+    """
+    looking = select.poll()
+    looking.register(wire, select.POLLOUT)
+    try:
+        state = next(gen)
+        while True:
+            ready = Ready.W if state & Wait.W and looking.poll(0) else (yield state)
+            state = gen.send(ready)
+    except StopIteration as done:
+        result: RV = done.value
+        return result
 
 
 def _cancellings() -> int:
@@ -77,6 +96,17 @@ async def explaining(connection: Connection | None = None) -> AsyncIterator[None
     except psycopg.Error as error:
         connected = connection is not None and not connection.broken and not connection.closed
         raise explained(error, connected=connected) from None
+
+
+@asynccontextmanager
+async def rolling_back(connection: Connection) -> AsyncIterator[None]:
+    """If this fails, the transaction that was begun in it never happened. Who begins it ends it."""
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):  # then the connection is closed, which ends it as well
+            await connection.rollback()
+        raise
 
 
 def check_address(url: str) -> None:
@@ -124,7 +154,6 @@ class Pool:
         url: str,
         *,
         size: int = POOL_SIZE,
-        isolation: psycopg.IsolationLevel | None = None,
         settings: Mapping[str, str] | None = None,
         patient: bool = False,
         acquire_timeout_s: float = ACQUIRE_TIMEOUT_S,
@@ -134,7 +163,6 @@ class Pool:
         self._url = url
         self._acquire_timeout_s = acquire_timeout_s
         self._size = size
-        self._isolation = isolation
         self._settings = settings
         self._free = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
@@ -175,8 +203,9 @@ class Pool:
                 async with explaining(connection):
                     yield connection
             except BaseException as error:
-                # This session stays read-only; a new one may reach the new primary.
-                if not _is_clean(connection) or isinstance(error, StoreUnavailable):
+                # This session may stay read-only; a new one may reach the new primary. After a conflict it can go on.
+                is_unfit = isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)
+                if is_unfit or not _is_clean(connection):
                     await connection.close()
                 raise
             finally:
@@ -197,10 +226,7 @@ class Pool:
             ) from None
 
     async def _open(self) -> Connection:
-        connection = await connect(self._url, settings=self._settings, patient=self._patient)
-        if self._isolation is not None:
-            await connection.set_isolation_level(self._isolation)
-        return connection
+        return await connect(self._url, settings=self._settings, patient=self._patient)
 
     async def _take_back(self, connection: Connection) -> None:
         if _is_clean(connection) and not self._closed:

@@ -116,6 +116,14 @@ SELECT current_schema();
 
 -- ── recording ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+-- name: begin_recording
+-- A batch sees one snapshot of the rows that it judges.
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+
+-- name: commit_recording
+-- The batch is durable.
+COMMIT;
+
 -- name: held_items
 -- What must be known about items and their gaps to judge new observations. One text of ids is faster than an array.
 -- OFFSET 0 makes PostgreSQL look up each id: while a table grows, its estimates would have it read whole tables instead.

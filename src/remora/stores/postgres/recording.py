@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final
 
+from psycopg import AsyncCursor
+
 from remora.contracts import Observation, Outcome
 from remora.core.item import Document, Item, Thing, User
 from remora.core.ledger import reads
@@ -32,7 +34,7 @@ from remora.stores.decisions import (
 )
 from remora.stores.postgres import documents
 from remora.stores.postgres.batch import Batch, fetched_again, name_in_batch
-from remora.stores.postgres.connections import Connection, Row
+from remora.stores.postgres.connections import Connection, Row, rolling_back
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.values import dump_key, gap_from_row, gap_to_row, load_key
 from remora.stores.rows import milliseconds
@@ -82,14 +84,17 @@ class Recorder:
         by_source: dict[str, list[Observation]] = {}
         for source, observation in jobs:
             by_source.setdefault(source, []).append(observation)
-        batches = [Batch(source, await self._number(connection, source)) for source in sorted(by_source)]
+        batches = [
+            Batch(source, await self._number(connection, source), by_source[source]) for source in sorted(by_source)
+        ]
         outcomes: dict[str, Iterator[Outcome]] = {}
-        async with connection.transaction():
+        async with rolling_back(connection):
+            await self._begin(connection, batches)
             for batch in batches:
-                observations = by_source[batch.source]
-                await self._probe(connection, batch, observations)
-                outcomes[batch.source] = iter([_judge(batch, observation, again=again) for observation in observations])
+                await self._probe_others(connection, batch)
+                outcomes[batch.source] = iter([_judge(batch, each, again=again) for each in batch.observations])
                 await _write(connection, batch)
+            await _commit(connection, batches)
         for batch in batches:
             self._recent.setdefault(batch.source, RecentFetches()).remember(batch.departed_ns)
         return [next(outcomes[source]) for source, _ in jobs]
@@ -113,48 +118,49 @@ class Recorder:
             self._forgot_at_ns = now_ns
             await connection.execute(SQL["forget_fetches"], {"before_ns": now_ns - FETCHES_KEPT_NS})
 
-    async def _probe(self, connection: Connection, batch: Batch, observations: Sequence[Observation]) -> None:
-        items: list[str] = []
-        others: dict[Kind, list[str]] = {}
-        latest_ns, earliest_ns = 0, observations[0].now_ns
-        for observation in observations:
-            discovery = observation.discovery
-            if discovery.kind is Kind.ITEM:
-                items.append(discovery.key)
-            else:
-                others.setdefault(discovery.kind, []).append(discovery.key)
-            latest_ns = max(latest_ns, observation.now_ns)
-            earliest_ns = min(earliest_ns, observation.now_ns)
-        batch.changed_at = milliseconds(earliest_ns)  # a line of the feed is never later than its content
-        if items:
-            self._hold(batch, await _held_items(connection, batch, items), latest_ns)
-        for kind, named in others.items():
+    async def _begin(self, connection: Connection, batches: Sequence[Batch]) -> None:
+        """Begin the transaction and read what is stored about items: one round trip."""
+        async with connection.pipeline():
+            await connection.execute(SQL["begin_recording"])
+            asked = [(batch, await _ask_for_items(connection, batch)) for batch in batches if batch.items]
+        for batch, cursor in asked:
+            self._hold(batch, _held_items(batch, await cursor.fetchall()))
+
+    async def _probe_others(self, connection: Connection, batch: Batch) -> None:
+        for kind, named in batch.others.items():
             await _probe_gaps(connection, batch, kind, named)
             match kind:
                 case Kind.USER:
-                    self._hold(batch, await _held_users(connection, batch, named), latest_ns)
+                    self._hold(batch, await _held_users(connection, batch, named))
                 case Kind.DOCUMENT:
-                    self._hold(batch, await documents.held_documents(connection, batch, named), latest_ns)
+                    self._hold(batch, await documents.held_documents(connection, batch, named))
                 case Kind.PAGE | Kind.UNREAD_PAGE:
                     continue  # a page is never stored, but the rest of a list may be owed as a gap
                 case Kind.ITEM | Kind.NEWEST:
                     raise AssertionError(f"a {kind} is never recorded here")
 
-    def _hold(self, batch: Batch, found: Iterable[tuple[str, Row]], latest_ns: int) -> None:
+    def _hold(self, batch: Batch, found: Iterable[tuple[str, Row]]) -> None:
         """When it was fetched. A second fetch by any process is known exactly, a first one only if it was ours."""
         recent = self._recent.get(batch.source) or RecentFetches()
         for name, (body_hash, content_hash, revision, fetched, again_ns, body) in found:
             fetched_ns = fetched * MILLISECOND_NS if again_ns is None else again_ns
             departed_ns = recent.of(name) if again_ns is None else None
-            if departed_ns is not None and not departed_ns + MILLISECOND_NS <= fetched_ns <= latest_ns + CLOCK_SLACK_NS:
+            if (
+                departed_ns is not None
+                and not departed_ns + MILLISECOND_NS <= fetched_ns <= batch.latest_ns + CLOCK_SLACK_NS
+            ):
                 fetched_ns = departed_ns
             batch.held[name] = Held(body_hash, content_hash, revision, fetched_ns, body)
 
 
-async def _held_items(connection: Connection, batch: Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
-    values = {"source": batch.source, "number": batch.number, "ids": ",".join(keys)}
+async def _ask_for_items(connection: Connection, batch: Batch) -> AsyncCursor[Row]:
+    values = {"source": batch.source, "number": batch.number, "ids": ",".join(batch.items)}
+    return await connection.execute(SQL["held_items"], values, binary=True)
+
+
+def _held_items(batch: Batch, rows: Iterable[Row]) -> Iterable[tuple[str, Row]]:
     held: list[tuple[str, Row]] = []
-    for row in await (await connection.execute(SQL["held_items"], values, binary=True)).fetchall():
+    for row in rows:
         if row[1] is not None:
             held.append((row[0], row[1:_GAP_AT]))
         if row[_GAP_AT] is not None:
@@ -185,7 +191,8 @@ def _judge(batch: Batch, observation: Observation, *, again: bool) -> Outcome:
     if kind is Kind.ITEM and discovery.origin is None and key not in batch.held and key not in batch.gaps:
         item = settled_item(observation.verdict)
         if item is not None:
-            return _add(batch, item, observation)  # fast path: almost all items of a backfill
+            batch.added.append((item, observation))
+            return Outcome.NEW  # fast path: almost all items of a backfill
     name = gap_name = owed_key = key
     if kind is not Kind.ITEM:
         owed_key = gap_key(source, discovery)
@@ -213,21 +220,20 @@ def _judge(batch: Batch, observation: Observation, *, again: bool) -> Outcome:
         if kind is Kind.DOCUMENT:
             documents.settle_gone_document(batch, observation)
         if held is not None:
-            batch.add_change(kind, discovery.key, "gone")
+            batch.add_changes(kind, [discovery.key], "gone")
     elif is_back(decision, gap):
-        batch.add_change(kind, discovery.key, "changed")
+        batch.add_changes(kind, [discovery.key], "changed")
     return decision.outcome
 
 
-def _add(batch: Batch, item: Item, observation: Observation) -> Outcome:
-    """Store a settled item that was never seen nor owed before."""
-    key, started_at_ns = observation.discovery.key, observation.started_at_ns
-    held = new_item(item, started_at_ns=started_at_ns)
-    now, fetched = observation.now_ns // MILLISECOND_NS, started_at_ns // MILLISECOND_NS
-    batch.new_items.append(item_row(batch.number, item, held, now=now, fetched=fetched))
-    batch.departed_ns[key] = started_at_ns
-    batch.add_change(Kind.ITEM, key, "new")
-    return Outcome.NEW
+def _add(batch: Batch) -> None:
+    """Store the settled items that were never seen nor owed before."""
+    for item, observation in batch.added:
+        held = new_item(item, started_at_ns=observation.started_at_ns)
+        now, fetched = observation.now_ns // MILLISECOND_NS, observation.started_at_ns // MILLISECOND_NS
+        batch.new_items.append(item_row(batch.number, item, held, now=now, fetched=fetched))
+    batch.departed_ns.update({each.discovery.key: each.started_at_ns for _, each in batch.added})
+    batch.add_changes(Kind.ITEM, [each.discovery.key for _, each in batch.added], "new")
 
 
 def _outcome_if_counted(gap: Gap, observation: Observation) -> Outcome | None:
@@ -250,7 +256,7 @@ def _store(batch: Batch, observation: Observation, thing: Thing, decision: Decis
         documents.store_document(batch, thing, observation, decision)
     if is_written:
         change = "new" if decision.outcome is Outcome.NEW else "changed"
-        batch.add_change(observation.discovery.kind, observation.discovery.key, change)
+        batch.add_changes(observation.discovery.kind, [observation.discovery.key], change)
 
 
 def _store_user(batch: Batch, user: User, observation: Observation, decision: Decision) -> None:
@@ -280,7 +286,9 @@ def _store_item(batch: Batch, item: Item, observation: Observation, decision: De
 
 
 async def _write(connection: Connection, batch: Batch) -> None:
-    """Write everything that was judged, one statement per table, in the order of keys."""
+    """Write what was judged, one statement per table, in the order of keys; `_commit` does the rest."""
+    if batch.added:
+        _add(batch)
     if batch.kept_ids:
         await connection.execute(SQL["keep_revisions"], {"number": batch.number, "ids": sorted(batch.kept_ids)})
     if batch.changed_items:
@@ -295,6 +303,17 @@ async def _write(connection: Connection, batch: Batch) -> None:
             await connection.execute(SQL["add_item"], row)
     if batch.read_s:
         await _write_reads(connection, batch)
+
+
+async def _commit(connection: Connection, batches: Iterable[Batch]) -> None:
+    """Write the rest, which waits for no answer, and end the transaction: one round trip."""
+    async with connection.pipeline():
+        for batch in batches:
+            await _write_rest(connection, batch)
+        await connection.execute(SQL["commit_recording"])
+
+
+async def _write_rest(connection: Connection, batch: Batch) -> None:
     for name, values in batch.single:
         await connection.execute(SQL[name], values)
     if batch.fetched_again:

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import psycopg
-
 from remora.core.errors import StoreUnavailable
 from remora.stores.common import Part, Values
 from remora.stores.decisions import INTEGER_MAX, INTEGER_MIN, OnBatch
@@ -54,9 +52,8 @@ class PostgresPart(Part):
         self._pool = pool
         if self._read_only:
             return
-        # Its own connections, so that the writer never waits for readers, and one snapshot of the rows per batch.
-        own = Pool(self._url, size=LANES, isolation=psycopg.IsolationLevel.REPEATABLE_READ)
-        self._writer = Writer(own, self._on_batch)
+        # Its own connections, so that the writer never waits for readers.
+        self._writer = Writer(Pool(self._url, size=LANES), self._on_batch)
 
     async def close(self) -> None:
         """Write what was accepted, then close. Closing twice is harmless; it also ends a close that was cancelled."""
