@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remora.contracts import Observation
@@ -16,10 +16,11 @@ from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
 from remora.core.units import MILLISECOND_NS
 from remora.core.verdict import Found
-from remora.stores.decisions import Held
+from remora.sources.hackernews_item import content_of
+from remora.stores.decisions import HASHED_FROM_BYTES, Held, new_item
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.database import connect_writer
-from remora.stores.sqlite.item_rows import USUAL_END, item_row, write_items
+from remora.stores.sqlite.item_rows import USUAL_END, add_items, item_row, write_items
 from remora.stores.sqlite.portable import PortableSqliteStore
 from remora.stores.sqlite.statements import many_rows
 from remora.stores.tables import TABLES
@@ -215,6 +216,51 @@ def test_a_body_is_read_as_it_was_written_whatever_part_of_it_is_kept(
 ) -> None:
     body = form.format(by=by, item_id=item_id, middle=middle, time=time).encode(errors="replace")
     assert read_again(table, Item(item_id, body, type=kind, by=by, time=time, parent=parent))[1:3] == (body, len(body))
+
+
+def mostly(usual: object, others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """The usual in four of five draws, so that most rows have one oddity at most."""
+    return st.integers(0, 4).flatmap(lambda draw: others if draw == 4 else st.just(usual))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            mostly(BODIES[0], st.sampled_from(BODIES)),
+            st.integers(1, 5),
+            mostly("ada", st.none() | names),
+            mostly(9, st.none() | whole),
+            mostly(1, st.none() | whole),
+            middles,
+            mostly("comment", st.sampled_from(["story", None])),
+            mostly({}, st.sampled_from([{"score": 0}, {"descendants": 1}, {"dead": True}, {"deleted": True}])),
+            mostly(content_of, st.none()),
+            mostly(0, st.just(HASHED_FROM_BYTES)),
+            mostly((2, 1), st.sampled_from([(2, 2), (1, 2), (1, 0), (2**52, 1)])),
+        ),
+        max_size=6,
+        unique_by=lambda values: values[1],
+    )
+)
+@example([(BODIES[0], 1, "\ud800", 9, 1, ',"a":1', "comment", {}, content_of, 0, (2, 1))])
+@example([(BODIES[0], 1, "\0", 9, 1, ',"a":1', "comment", {}, content_of, 0, (2, 1))])
+@example([(BODIES[0], 1, "ada", 2**63, 1, ',"a":1', "comment", {}, content_of, 0, (2, 1))])
+@example([(BODIES[0], 1, "ada", 9, -(2**63) - 1, ',"a":1', "comment", {}, content_of, 0, (2, 1))])
+def test_new_items_are_written_as_any_others(table: sqlite3.Connection, drawn: list[tuple[Any, ...]]) -> None:
+    added = []
+    for form, item_id, by, time, parent, middle, kind, others, content, longer, (now, fetched) in drawn:
+        body = form.format(by=by, item_id=item_id, middle=middle + " " * longer, time=time).encode(errors="replace")
+        item = Item(item_id, body, type=kind, by=by, time=time, parent=parent, content_of=content, **others)
+        seen = Found(item), fetched * MILLISECOND_NS, now * MILLISECOND_NS
+        added.append((item, Observation(Discovery.item(item_id, via=Lane.BACKFILL), *seen)))
+    for item, each in added:
+        held, now = new_item(item, started_at_ns=each.started_at_ns), each.now_ns // MILLISECOND_NS
+        table.execute(WRITE, item_row(1, item, held, now=now, fetched=each.started_at_ns // MILLISECOND_NS))
+    one_by_one = table.execute(ALL).fetchall()
+    table.execute("DELETE FROM stored_items")
+    add_items(table, 1, added)
+    assert table.execute(ALL).fetchall() == one_by_one
+    table.execute("DELETE FROM stored_items")
 
 
 def read_again(table: sqlite3.Connection, item: Item) -> tuple[Any, ...]:

@@ -8,6 +8,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remora.contracts import Observation, Outcome
@@ -15,7 +17,7 @@ from remora.core.errors import StoreError, StoreUnavailable
 from remora.core.item import User
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
-from remora.core.ledger.discovery import Discovery, FromInbox, Kind
+from remora.core.ledger.discovery import Discovery, FromGap, FromInbox, Kind
 from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
@@ -25,7 +27,7 @@ from remora.stores.sqlite.importing import ImportingSqliteStore
 from remora.stores.sqlite.offload import InThread
 from remora.stores.sqlite.recording import Recorder
 from remora.stores.sqlite.writer import BATCH_MAX, Writer
-from tests.contract.answers import SOURCE, TIMEOUT, at, observed, record, story
+from tests.contract.answers import MISSING, SOURCE, TIMEOUT, at, observed, record, story
 from tests.full_disk import files_limited_to
 
 KILLS = 5
@@ -328,3 +330,45 @@ async def test_a_batch_needs_few_statements_so_that_a_busy_event_loop_cannot_hol
     connection.close()
     assert outcomes == [Outcome.NEW] * 500 + [Outcome.OWED] * 100
     assert len(statements) < 20
+
+
+observations_of_a_few = st.builds(
+    lambda item_id, said, started_s, later_s, origin: observed(
+        item_id,
+        Found(story(item_id, text=said)) if isinstance(said, str) else said,
+        started_s=started_s,
+        done_s=started_s + later_s,
+        origin=origin,
+    ),
+    st.integers(1, 3),
+    st.sampled_from(["now", "now", "other", TIMEOUT, MISSING]),
+    st.integers(1, 9),
+    st.integers(0, 9),
+    st.sampled_from([None, None, FromGap("somebody"), FromInbox(1)]),
+)
+HELD = (
+    "SELECT id, hex(body), revision, first_seen_at, last_fetched_at, changed_at FROM items ORDER BY id",
+    "SELECT item_id, revision, hex(body) FROM revisions ORDER BY item_id, revision",
+    "SELECT key, state, reason, attempts, null_count FROM gaps ORDER BY key",
+)
+
+
+@pytest.mark.slow
+@given(st.lists(observations_of_a_few, max_size=7))
+def test_a_batch_ends_as_if_each_of_its_observations_were_recorded_alone(
+    tmp_path_factory: pytest.TempPathFactory, seen: list[Observation]
+) -> None:
+    ends = []
+    for size in (1, 7):
+        path = tmp_path_factory.mktemp("batches") / "remora.db"
+        path.touch()
+        connection, recorder, outcomes = connect_writer(path), Recorder(), list[Outcome]()
+        for first in range(0, len(seen), size):
+            connection.execute("BEGIN IMMEDIATE")
+            outcomes += recorder.record(connection, [(SOURCE, each) for each in seen[first : first + size]])
+            connection.execute("COMMIT")
+            recorder.committed()
+        told = connection.execute("SELECT key, change FROM changes ORDER BY key, seq").fetchall()
+        ends.append((outcomes, told, *(connection.execute(query).fetchall() for query in HELD)))
+        connection.close()
+    assert ends[0] == ends[1]

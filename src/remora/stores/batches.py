@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
+from itertools import repeat
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from remora.core.errors import StoreUnavailable
@@ -26,6 +27,7 @@ class _Waiting(NamedTuple):
     done: "asyncio.Future[Any]"
     is_one: bool  # the caller gets one result, not a list of them
     can_wait: bool
+    names: frozenset[Hashable]  # the `once_each` values
 
 
 class Batches(Generic[J]):
@@ -59,7 +61,9 @@ class Batches(Generic[J]):
 
     def put(self, job: J, *, can_wait: bool = False) -> "asyncio.Future[Any]":
         """Return the job's result once it is durable."""
-        return self._join(_Waiting((job,), self._new_future(), is_one=True, can_wait=can_wait))
+        return self._join(
+            _Waiting((job,), self._new_future(), is_one=True, can_wait=can_wait, names=self._names((job,)))
+        )
 
     def put_many(self, jobs: Sequence[J], *, can_wait: bool = False) -> "asyncio.Future[list[Any]]":
         """Return the results of all these jobs, in order, once they are durable: they share a batch.
@@ -67,8 +71,12 @@ class Batches(Generic[J]):
         If some of them fail, the others are written, and the caller gets the first error. No two of them may have the
         same `once_each` value.
         """
-        assert self._once_each is None or len(set(map(self._once_each, jobs))) == len(jobs), "one job twice"
-        return self._join(_Waiting(jobs, self._new_future(), is_one=False, can_wait=can_wait))
+        names = self._names(jobs)
+        assert self._once_each is None or len(names) == len(jobs), "one job twice"
+        return self._join(_Waiting(jobs, self._new_future(), is_one=False, can_wait=can_wait, names=names))
+
+    def _names(self, jobs: Sequence[J]) -> frozenset[Hashable]:
+        return frozenset() if self._once_each is None else frozenset(map(self._once_each, jobs))
 
     def _new_future(self) -> "asyncio.Future[Any]":
         return asyncio.get_running_loop().create_future()
@@ -130,13 +138,11 @@ class Batches(Generic[J]):
             waiting = self._queue.popleft()
             if waiting.done.cancelled():
                 continue
-            if self._once_each is not None:
-                mine = set(map(self._once_each, waiting.jobs))
-                is_later = not names.isdisjoint(mine)
-                names |= mine  # also of what is written later: a third job of that name comes after it
-                if is_later:
-                    later.append(waiting)
-                    continue
+            is_later = not names.isdisjoint(waiting.names)
+            names |= waiting.names  # also of what is written later: a third job of that name comes after it
+            if is_later:
+                later.append(waiting)
+                continue
             batch.append(waiting)
             count += len(waiting.jobs)
         self._queue.extendleft(reversed(later))
@@ -156,17 +162,13 @@ def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
 def _resolve(batch: Sequence[_Waiting], results: Sequence[object]) -> None:
     assert len(results) == sum(len(waiting.jobs) for waiting in batch), "one result for each job"
     first = 0
-    for jobs, done, is_one, _ in batch:
+    for jobs, done, is_one, _, _ in batch:
         mine = (results[first],) if is_one else results[first : first + len(jobs)]
         first += len(jobs)
         if done.done():
             continue
-        error = None
-        for result in mine:
-            if isinstance(result, Exception):
-                error = result
-                break
-        if error is not None:
+        if any(map(isinstance, mine, repeat(Exception))):
+            error = next(result for result in mine if isinstance(result, Exception))
             done.set_exception(error)
         else:
             done.set_result(mine[0] if is_one else mine)

@@ -14,8 +14,7 @@ from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection, build_indexes
 from remora.stores.sqlite.feed import write_changes
-from remora.stores.sqlite.item_rows import second_hand_row, write_items
-from remora.stores.sqlite.recording import source_number
+from remora.stores.sqlite.item_rows import second_hand_row, source_number, write_items
 from remora.stores.statements import with_common
 
 # A page of runs of ids: a file in random order has as many as rows.

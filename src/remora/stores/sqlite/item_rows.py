@@ -3,19 +3,23 @@
 The generated columns of `stored_items` (schema 5) and the view `whole_items` (schema 6) give the values back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from remora.contracts import Observation
 from remora.core.item import Item
 from remora.core.texts import storable
-from remora.stores.decisions import INTEGER_MAX, INTEGER_MIN, Held, new_item
+from remora.core.units import MILLISECOND_NS
+from remora.stores.decisions import HASHED_FROM_BYTES, INTEGER_MAX, INTEGER_MIN, Held, new_item
 from remora.stores.imported_rows import NEVER_FETCHED
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.statements import queries
 
 # The most frequent type by far, and its mark.
 USUAL_TYPE: Final = "comment"
 USUAL_MARK: Final = ""
+USUALLY_ALIKE: Final = (USUAL_TYPE, None, None, False, False)  # type, score, descendants, dead and deleted
 # Of a type that is an empty text. No other type contains a NUL.
 EMPTY_MARK: Final = "\0"
 # What `body` holds: all of it, or the fields of a comment that no other column has.
@@ -28,6 +32,47 @@ UNCHANGED_SINCE: Final = 0
 USUAL_END: Final = (USUAL_MARK, None, None, False, False, UNCHANGED_SINCE, 1, b"", b"", OWN_FIELDS)
 USUAL_VALUES: Final = "(?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), '', NULL, NULL, 0, 0, 0, 1, x'', x'', 1)"
 BEFORE_END: Final = USUAL_VALUES.count("?")
+
+
+def source_number(connection: Connection, source: str) -> int:
+    """The number of a source. A source without one gets the next number."""
+    named = {"source": source}
+    connection.execute(queries()["add_source"], named)
+    number: int = connection.execute(queries()["source_number"], named).fetchone()[0]
+    return number
+
+
+def add_items(connection: Connection, number: int, added: Iterable[tuple[Item, Observation]]) -> None:
+    """Write items that are new. Nearly all of them are usual, and what those have alike is compared at once."""
+    usual, others = [], []
+    # In the order of the table, so that neighbours share pages.
+    for item, observation in sorted(added, key=_id_of):
+        by, time, parent, fields = item.by, item.time, item.parent, None
+        now, fetched = observation.now_ns // MILLISECOND_NS, observation.started_at_ns // MILLISECOND_NS
+        alike = (item.type, item.score, item.descendants, item.dead, item.deleted)
+        if alike == USUALLY_ALIKE and len(item.body) < HASHED_FROM_BYTES and item.content_of is not None:
+            fields = _plain_fields(item.body, item.item_id, by, time, parent)
+        if fields is not None and NEVER_FETCHED < fetched <= now:
+            usual.append((number, item.item_id, by, time, parent, now, fetched - now - 1, fields))
+        else:
+            held = new_item(item, started_at_ns=observation.started_at_ns)
+            others.append(item_row(number, item, held, now=now, fetched=fetched))
+    write_rows(connection, "write_items", usual, values=USUAL_VALUES)
+    write_items(connection, others)
+
+
+def _id_of(added: tuple[Item, Observation]) -> int:
+    return added[0].item_id
+
+
+def _plain_fields(body: bytes, item_id: int, by: str | None, time: int | None, parent: int | None) -> bytes | None:
+    """As `own_fields`, if SQLite can hold the values as they are."""
+    if (
+        by is None or not by.isprintable() or time is None
+    ):  # what is printable has no NUL and no halves of surrogate pairs
+        return None
+    fits = INTEGER_MIN <= time <= INTEGER_MAX and (parent is None or INTEGER_MIN <= parent <= INTEGER_MAX)
+    return own_fields(body, item_id, by, time) if fits else None
 
 
 def write_items(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -91,7 +136,7 @@ def own_fields(body: bytes, item_id: int, by: str | None, time: int | None) -> b
     if not body.startswith(beginning) or not body.endswith(end):
         return None
     fields = body[len(beginning) : -len(end)]
-    return b"{%b}" % fields if fields else None
+    return b"{" + fields + b"}" if fields else None
 
 
 def type_mark(name: str | None) -> str | None:

@@ -5,6 +5,7 @@ Several observations of one thing may share a batch. Each is judged by the resul
 
 import json
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -33,7 +34,7 @@ from remora.stores.rows import gap_from_row, gap_to_row, nanoseconds
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.feed import write_changes
-from remora.stores.sqlite.item_rows import item_row, write_items
+from remora.stores.sqlite.item_rows import add_items, item_row, source_number, write_items
 from remora.stores.sqlite.statements import queries
 
 Job = tuple[str, Observation]  # source and observation
@@ -42,6 +43,7 @@ _ITEM: Final = Kind.ITEM.value
 _NEW: Final = Outcome.NEW.value
 _CHANGED: Final = Outcome.CHANGED.value
 _GONE: Final = Outcome.GONE.value
+_NOW_NS_OF: Final = attrgetter("now_ns")
 
 
 class _DocumentRow(NamedTuple):
@@ -78,7 +80,7 @@ class Recorder:
         recent = self._recent.setdefault(source, RecentFetches())
         batch = _Batch(connection, source, number, recent)
         batch.probe(observations)
-        outcomes = [batch.judge(observation) for observation in observations]
+        outcomes = batch.judge(observations)
         batch.write()
         self._uncommitted.append(batch)
         return outcomes
@@ -95,14 +97,6 @@ class Recorder:
         self._uncommitted.clear()
 
 
-def source_number(connection: Connection, source: str) -> int:
-    """The number of a source. A source without one gets the next number."""
-    named = {"source": source}
-    connection.execute(queries()["add_source"], named)
-    number: int = connection.execute(queries()["source_number"], named).fetchone()[0]
-    return number
-
-
 class _Batch:
     """The changes that one source's part of a batch makes to the tables.
 
@@ -117,6 +111,9 @@ class _Batch:
         self._sql = queries()
         self._held: dict[str, Held] = {}
         self._gaps: dict[str, Gap] = {}
+        self._added: dict[
+            str, tuple[Item, Observation]
+        ] = {}  # new items that were observed once: nearly all of a backfill
         self._turn: int | None = None
         self._items: dict[int, tuple[Any, ...]] = {}
         self._kept: list[int] = []
@@ -131,25 +128,25 @@ class _Batch:
         """What was recorded is durable."""
         self._recent.remember(self._departed_ns)
 
-    def probe(self, observations: Iterable[Observation]) -> None:
+    def probe(self, observations: Sequence[Observation]) -> None:
         """Read what is stored about everything in the batch, with a few statements."""
-        items: list[str] = []
+        self._now = min(map(_NOW_NS_OF, observations)) // MILLISECOND_NS
+        items = [one.discovery.key for one in observations if one.discovery.kind is Kind.ITEM]
+        if items:
+            self._probe_items(str(list(map(int, items))))
+            self._probe_gaps(Kind.ITEM, items)
+        if len(items) < len(observations):
+            self._probe_others([one.discovery for one in observations if one.discovery.kind is not Kind.ITEM])
+
+    def _probe_others(self, discoveries: Iterable[Discovery]) -> None:
         users: list[str] = []
-        for observation in observations:
-            discovery = observation.discovery
-            now = observation.now_ns // MILLISECOND_NS
-            self._now = min(self._now or now, now)
-            if discovery.kind is Kind.ITEM:
-                items.append(discovery.key)
-            elif discovery.kind is Kind.USER:
+        for discovery in discoveries:
+            if discovery.kind is Kind.USER:
                 users.append(discovery.key)
             elif discovery.kind is Kind.DOCUMENT:
                 self._probe_document(discovery)
             else:  # the rest of a list after a run: never stored, but owed
                 self._probe_gaps(discovery.kind, [gap_key(self.source, discovery)])
-        if items:
-            self._probe_items(str([int(key) for key in items]))
-            self._probe_gaps(Kind.ITEM, items)
         if users:
             self._probe_users(users)
             self._probe_gaps(Kind.USER, users)
@@ -157,12 +154,10 @@ class _Batch:
     def _probe_items(self, ids: str) -> None:
         wanted = {"number": self.number, "ids": ids}
         held, bodies = self._connection.execute(self._sql["held_items"], wanted).fetchone()
-        recently, from_hex, end = self._recent.of, bytes.fromhex, 0
+        from_hex, end = bytes.fromhex, 0
         for item_id, body_hash, content_hash, revision, fetched, length in msgspec.json.decode(held):
             name = str(item_id)
-            departed_ns = recently(name)
-            if departed_ns is None:
-                departed_ns = fetched * MILLISECOND_NS
+            departed_ns = self._last_departed_ns(name, fetched)
             start, end = end, end + length
             body = bodies[start:end] if length else b""
             self._held[name] = Held(from_hex(body_hash), from_hex(content_hash), revision, departed_ns, body)
@@ -205,14 +200,31 @@ class _Batch:
             gap = gap_from_row(row)
             self._gaps[_name(kind, gap.key)] = gap
 
-    def judge(self, observation: Observation) -> Outcome:
-        """Judge one observation by the state that the batch has reached so far."""
+    def judge(self, observations: Iterable[Observation]) -> list[Outcome]:
+        """Judge each observation by the state that the batch has reached so far."""
+        held, gaps, added = self._held, self._gaps, self._added
+        outcomes = []
+        for observation in observations:
+            discovery = observation.discovery
+            key = discovery.key
+            if key in added:
+                self._judge_added()
+            if (
+                discovery.kind is Kind.ITEM
+                and discovery.origin is None
+                and key not in held
+                and key not in gaps
+                and (item := settled_item(observation.verdict)) is not None
+            ):
+                added[key] = item, observation
+                outcomes.append(Outcome.NEW)  # fast path
+            else:
+                outcomes.append(self._judge(observation))
+        return outcomes
+
+    def _judge(self, observation: Observation) -> Outcome:
         discovery = observation.discovery
         kind, key = discovery.kind, discovery.key
-        if kind is Kind.ITEM and discovery.origin is None and key not in self._held and key not in self._gaps:
-            item = settled_item(observation.verdict)
-            if item is not None:
-                return self._add(key, item, observation)  # fast path: almost all items of a backfill
         name = gap_name = owed_key = key
         if kind is not Kind.ITEM:
             owed_key = gap_key(self.source, discovery)
@@ -241,14 +253,14 @@ class _Batch:
             self._answered.append((discovery.origin.ticket, self.source, kind.value, key))
         return decision.outcome
 
-    def _add(self, key: str, item: Item, observation: Observation) -> Outcome:
-        """Store a settled item that was never seen nor owed before."""
-        held = self._held[key] = new_item(item, started_at_ns=observation.started_at_ns)
-        now, fetched = observation.now_ns // MILLISECOND_NS, observation.started_at_ns // MILLISECOND_NS
-        self._items[item.item_id] = item_row(self.number, item, held, now=now, fetched=fetched)
-        self._departed_ns[key] = observation.started_at_ns
-        self._changes.setdefault((_ITEM, _NEW), []).append(key)
-        return Outcome.NEW
+    def _judge_added(self) -> None:
+        """One of the new items was observed again: go on with all of them like with any other."""
+        for key, (item, observation) in self._added.items():
+            held = self._held[key] = new_item(item, started_at_ns=observation.started_at_ns)
+            self._put_row(item, observation, held)
+            self._departed_ns[key] = observation.started_at_ns
+        self._changes.setdefault((_ITEM, _NEW), []).extend(self._added)
+        self._added.clear()
 
     def _lose(self, kind: Kind, key: str, *, was_held: bool) -> None:
         if kind is Kind.DOCUMENT:
@@ -287,8 +299,10 @@ class _Batch:
             if item.item_id in self._items:
                 self._write_items()  # what becomes a revision must be in the table first
             self._kept.append(item.item_id)
-        now = observation.now_ns // MILLISECOND_NS
-        fetched = observation.started_at_ns // MILLISECOND_NS
+        self._put_row(item, observation, held)
+
+    def _put_row(self, item: Item, observation: Observation, held: Held) -> None:
+        now, fetched = observation.now_ns // MILLISECOND_NS, observation.started_at_ns // MILLISECOND_NS
         self._items[item.item_id] = item_row(self.number, item, held, now=now, fetched=fetched)
 
     def _store_user(self, user: User, observation: Observation, held: Held, *, unchanged: bool) -> None:
@@ -336,6 +350,8 @@ class _Batch:
 
     def write(self) -> None:
         """Write everything that was judged, one statement per table."""
+        if self._added:
+            self._write_added()
         self._write_items()
         self._write_changes()
         if self._read_s:
@@ -344,6 +360,11 @@ class _Batch:
             write_rows(self._connection, "write_gaps", list(self._moved_gaps.values()))
         if self._answered:
             self._connection.execute(self._sql["remove_from_inbox"], {"answered": json.dumps(self._answered)})
+
+    def _write_added(self) -> None:
+        add_items(self._connection, self.number, self._added.values())
+        self._departed_ns.update({key: each.started_at_ns for key, (_, each) in self._added.items()})
+        self._changes.setdefault((_ITEM, _NEW), []).extend(self._added)
 
     def _write_changes(self) -> None:
         for (kind, change), keys in self._changes.items():

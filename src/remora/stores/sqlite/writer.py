@@ -63,6 +63,7 @@ class _Light(NamedTuple):
 
 
 _STORED: Final = (Item, Document, User)
+_QUICK: Final = frozenset({tuple, _Light})
 # An observation with its source, or some work inside a transaction.
 _Job = Job | _Light | Callable[[Connection], Any]
 
@@ -126,7 +127,7 @@ class Writer:
     def record_many(self, source: str, observations: Sequence[Observation]) -> "asyncio.Future[list[Outcome]]":
         """The same for many: one transaction, one future."""
         self._check_open()
-        can_wait = all(observation.discovery.via in PATIENT for observation in observations)
+        can_wait = PATIENT.issuperset([observation.discovery.via for observation in observations])
         return self._batches.put_many([(source, observation) for observation in observations], can_wait=can_wait)
 
     def run(
@@ -156,7 +157,7 @@ class Writer:
         return results
 
     def _is_quick(self, batch: Sequence[_Job]) -> bool:
-        is_light = len(batch) <= 2 * BATCH_MAX and all(isinstance(job, tuple) for job in batch)
+        is_light = len(batch) <= 2 * BATCH_MAX and _QUICK.issuperset(map(type, batch))
         return is_light and self._took_s <= AT_ONCE_S and _body_bytes(batch) <= AT_ONCE_BYTES
 
     def _begin_at_once(self, batch: Sequence[_Job]) -> list[object] | None:
