@@ -41,7 +41,10 @@ class Says:
     """A dialect for which some bodies have a meaning of their own."""
 
     def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
-        return Translation(Means.PRESSURE) if b"slow down" in reply.body else NOTHING_SAID
+        return NOTHING_SAID if self.is_silent(reply) else Translation(Means.PRESSURE)
+
+    def is_silent(self, reply: Reply) -> bool:
+        return b"slow down" not in reply.body
 
 
 def permit(*, departed: bool = True) -> GovernedPermit:

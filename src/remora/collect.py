@@ -296,7 +296,7 @@ class Collector(BelievedNewest):
             fetch_now=self._fetch_now,
             fetch=self._fetch,
             hear=self._hear_first,
-            is_plain=lambda reply: self._ordinary.is_plain(reply, now_wall_ns=self._clock.wall_ns()),
+            is_plain=self._ordinary.is_plain,
         )
         self._batches.add(batch)
         return batch

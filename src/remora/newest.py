@@ -80,7 +80,7 @@ class BelievedNewest(ABC):
     def _exist(self, seen: Sequence[Observation]) -> None:
         """The items that were found exist: an id up to the highest of them is proven."""
         newest_id = self.newest_id or 0
-        for one in seen:
+        for one in seen if self.proven_id < newest_id else ():
             if isinstance(one.verdict, Found) and isinstance(one.verdict.thing, Item):
                 item_id = one.verdict.thing.item_id
                 if self.proven_id < item_id <= newest_id:

@@ -14,7 +14,6 @@ from remora.core.item import Readable
 from remora.core.ledger.asking import Asked, Refusals
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.known_good import KnownGood
-from remora.core.translation import NOTHING_SAID
 from remora.core.verdict import Found, NoReply, Reply, Verdict, is_plain
 from remora.gate.governor import GovernedPermit, Governor
 from remora.gate.request_batch import Answer
@@ -52,8 +51,7 @@ class OrdinaryAnswers:
         heard: list[tuple[Discovery, Asked]] = []
         run: list[_Ordinary] = []
         for discovery, permit, reply, was_plain in answers:
-            may_be_ordinary = was_plain or self.is_plain(reply, now_wall_ns=now_wall_ns)
-            ordinary = self._read(discovery, permit, reply) if may_be_ordinary else None
+            ordinary = self._read(discovery, permit, reply) if was_plain or self.is_plain(reply) else None
             if ordinary is not None:
                 run.append(ordinary)
                 heard.append((discovery, ordinary.asked))
@@ -64,11 +62,9 @@ class OrdinaryAnswers:
         self._learn(run)
         return heard
 
-    def is_plain(self, reply: Reply | NoReply, *, now_wall_ns: int) -> bool:
+    def is_plain(self, reply: Reply | NoReply) -> bool:
         """Whether it is what was asked for, and not a word more, in its headers and in its body."""
-        if not is_plain(reply):
-            return False
-        return self._dialect is None or self._dialect.translate(reply, now_wall_ns=now_wall_ns) is NOTHING_SAID
+        return is_plain(reply) and (self._dialect is None or self._dialect.is_silent(reply))
 
     def _read(self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply) -> _Ordinary | None:
         """What a plain answer means; None if it is not ordinary. Changes nothing."""

@@ -97,16 +97,18 @@ def test_a_walk_takes_every_id_once_and_never_more_than_a_batch_beyond_what_is_s
     under_way: list[int] = []
     stored = start - 1
     while walk.stored_cursor < start + length - 1:
-        item_id = walk.take()
-        assert (item_id is not None) == (len(taken) < min(length, stored + BATCH_MAX - start + 1))
-        if item_id is not None:
-            taken.append(item_id)
-            under_way.append(item_id)
-            assert item_id - stored <= BATCH_MAX
-        if under_way and (item_id is None or chance.random() < 0.5):  # type: ignore[attr-defined]
-            walk.complete(under_way.pop(chance.randrange(len(under_way))))  # type: ignore[attr-defined]
+        most = chance.choice([1, 2, 50])  # type: ignore[attr-defined]
+        ids = walk.take(most)
+        assert len(ids) == min(most, max(0, min(length, stored + BATCH_MAX - start + 1) - len(taken)))
+        taken.extend(ids)
+        under_way.extend(ids)
+        assert all(item_id - stored <= BATCH_MAX for item_id in ids)
+        if under_way and (not ids or chance.random() < 0.5):  # type: ignore[attr-defined]
+            chance.shuffle(under_way)  # type: ignore[attr-defined]
+            count = chance.randint(1, len(under_way))  # type: ignore[attr-defined]
+            walk.complete(*[under_way.pop() for _ in range(count)])
         assert all(later > walk.cursor for later in under_way)
-        if walk.cursor - stored >= store_every or (item_id is None and not under_way):
+        if walk.cursor - stored >= store_every or (not ids and not under_way):
             stored = walk.cursor
             walk.stored(stored)
     assert taken == list(range(start, start + length))
@@ -117,12 +119,12 @@ def test_a_walk_takes_every_id_once_and_never_more_than_a_batch_beyond_what_is_s
 def test_a_store_that_is_slow_holds_the_walk_instead_of_letting_it_run_ahead() -> None:
     walk = Walk(IdRange(0, 999))
     for item_id in range(BATCH_MAX):
-        assert walk.take() == item_id
+        assert list(walk.take(1)) == [item_id]
         walk.complete(item_id)
     assert walk.cursor == BATCH_MAX - 1
-    assert walk.take() is None
+    assert not walk.take(1)
     walk.stored(49)
-    assert walk.take() == BATCH_MAX
+    assert list(walk.take(100)) == list(range(BATCH_MAX, BATCH_MAX + 50))
 
 
 @given(recorded=st.sets(st.integers(1, BATCH_MAX)), length=st.integers(1, 2 * BATCH_MAX))
@@ -132,10 +134,10 @@ def test_a_walk_never_takes_an_id_that_an_earlier_owner_recorded(recorded: set[i
     taken: list[int] = []
     while not walk.all_taken:
         walk.stored(walk.cursor)
-        item_id = walk.take()
-        assert item_id is not None
-        taken.append(item_id)
-        walk.complete(item_id)
+        ids = walk.take(7)
+        assert ids
+        taken.extend(ids)
+        walk.complete(*ids)
     assert taken == [item_id for item_id in range(1, length + 1) if item_id not in recorded]
     assert walk.cursor == length
 
@@ -143,7 +145,7 @@ def test_a_walk_never_takes_an_id_that_an_earlier_owner_recorded(recorded: set[i
 @pytest.mark.parametrize("last", [BATCH_MAX, 1_000])
 def test_a_walk_is_held_up_by_the_few_ids_that_are_left_of_a_batch_when_later_ones_were_answered(last: int) -> None:
     walk = Walk(IdRange(1, last))
-    assert [walk.take() for _ in range(BATCH_MAX)] == list(range(1, BATCH_MAX + 1))
+    assert list(walk.take(1_000)) == list(range(1, BATCH_MAX + 1))
     for item_id in range(1, BATCH_MAX + 1):
         if item_id not in {3, 170}:
             walk.complete(item_id)
@@ -156,8 +158,7 @@ def test_a_walk_is_held_up_by_the_few_ids_that_are_left_of_a_batch_when_later_on
 
 def test_a_walk_is_not_held_up_by_one_id_when_all_of_them_are_late() -> None:
     walk = Walk(IdRange(1, 1_000))
-    while walk.take() is not None:
-        pass
+    walk.take(1_000)
     for item_id in range(2, LATER_ONES_ANSWERED + 1):
         walk.complete(item_id)
     assert list(walk.held_up_by) == []
@@ -169,7 +170,7 @@ def test_an_id_is_completed_once_and_only_after_it_was_taken() -> None:
     walk = Walk(IdRange(5, 9))
     with pytest.raises(AssertionError, match="was not taken"):
         walk.complete(5)
-    assert walk.take() == 5
+    assert list(walk.take(1)) == [5]
     walk.complete(5)
     with pytest.raises(AssertionError, match="done already"):
         walk.complete(5)

@@ -13,7 +13,6 @@ from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
 from remora.core.rate.pacing import BURST_NS
 from remora.core.rate.refusal_limit import RefusalLimit
-from remora.core.translation import Translation
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Fault, Reply, Verdict
 from remora.gate.governor import GovernedPermit, Limits
@@ -177,8 +176,8 @@ def test_an_answer_whose_body_asks_for_a_wait_is_heard_at_once() -> None:
 @pytest.mark.parametrize("kind", [Numbers, PromptNumbers])
 def test_a_mistake_in_reading_an_answer_ends_its_batch(kind: type[Numbers]) -> None:
     class Mistaken(Dialects):
-        def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
-            raise ZeroDivisionError(f"{reply.status} at {now_wall_ns}")
+        def is_silent(self, reply: Reply) -> bool:
+            raise ZeroDivisionError(f"{reply.status}")
 
     async def scenario(clock: SimClock) -> None:
         async with process(clock, kind(clock), limits=HURRIED, dialect=Mistaken()) as one:

@@ -36,7 +36,7 @@ async def test_on_an_idle_connection_a_request_is_sent_at_once_and_called_back_o
     gate, heard = Gate(), Heard()
     async with CountingServer() as server, wire(gate) as transport:
         await transport.get(server.url(), gate.permit())
-        assert transport.get_now(server.url(), gate.permit(), heard) is not None
+        assert transport.get_now((server.url(),), "", gate.permit(), heard) is not None
         assert gate.departures == gate.wire_sends == 2
         await heard.wait()
         assert [isinstance(reply, Reply) for reply in heard.replies] == [True]
@@ -48,7 +48,7 @@ async def test_without_an_idle_connection_nothing_happens() -> None:
     gate, heard = Gate(), Heard()
     async with CountingServer() as server, wire(gate) as transport:
         permit = gate.permit()
-        assert transport.get_now(server.url(), permit, heard) is None
+        assert transport.get_now((server.url(),), "", permit, heard) is None
         assert (permit.used, gate.departures, server.count) == (False, 0, 0)
 
 
@@ -56,8 +56,8 @@ async def test_while_the_gate_holds_it_back_nothing_happens_and_the_connection_s
     gate, held, heard = Gate(), Gate(held_s=0.01), Heard()
     async with CountingServer() as server, wire(gate) as transport:
         await transport.get(server.url(), gate.permit())
-        assert transport.get_now(server.url(), held.permit(), Heard()) is None
-        assert transport.get_now(server.url(), gate.permit(), heard) is not None
+        assert transport.get_now((server.url(),), "", held.permit(), Heard()) is None
+        assert transport.get_now((server.url(),), "", gate.permit(), heard) is not None
         await heard.wait()
         assert server.count == gate.departures == 2
 
@@ -76,7 +76,7 @@ async def test_a_connection_on_which_something_came_unasked_is_not_taken() -> No
         await transport.get(server.url(), gate.permit())
         told.set()
         await said.wait()
-        assert transport.get_now(server.url(), gate.permit(), Heard()) is None
+        assert transport.get_now((server.url(),), "", gate.permit(), Heard()) is None
         assert (gate.departures, server.count) == (1, 1)
 
 
@@ -85,8 +85,8 @@ async def test_with_all_places_taken_nothing_happens() -> None:
     settings = HttpSettings(connect_timeout_s=2.0, read_timeout_s=1.0, total_timeout_s=2.0, in_flight_max=1)
     async with CountingServer() as server, wire(gate, settings) as transport:
         await transport.get(server.url(), gate.permit())
-        assert transport.get_now(server.url(), gate.permit(), first) is not None
-        assert transport.get_now(server.url(), gate.permit(), Heard()) is None
+        assert transport.get_now((server.url(),), "", gate.permit(), first) is not None
+        assert transport.get_now((server.url(),), "", gate.permit(), Heard()) is None
         await first.wait()
         assert isinstance(await transport.get(server.url(), gate.permit()), Reply)
 
@@ -104,7 +104,7 @@ async def test_a_request_that_was_given_up_is_never_called_back_and_its_answer_i
     gate, heard = Gate(), Heard()
     async with CountingServer(behave) as server, wire(gate) as transport:
         await transport.get(server.url(), gate.permit())
-        sent = transport.get_now(f"{server.url()}late", gate.permit(), heard)
+        sent = transport.get_now((server.url(), ""), "late", gate.permit(), heard)
         assert sent is not None
         sent.cancel()
         may_answer.set()
@@ -123,7 +123,7 @@ async def test_a_request_that_gets_no_answer_is_called_back_with_the_reason() ->
     gate, heard = Gate(), Heard()
     async with CountingServer(behave) as server, wire(gate) as transport:
         await transport.get(server.url(), gate.permit())
-        assert transport.get_now(f"{server.url()}gone", gate.permit(), heard) is not None
+        assert transport.get_now((server.url(), ""), "gone", gate.permit(), heard) is not None
         await heard.wait()
         (reply,) = heard.replies
         assert isinstance(reply, NoReply)

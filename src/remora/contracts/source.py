@@ -83,9 +83,18 @@ class PromptTransport(Transport, Protocol):
     """A transport that can also send without waiting: a batch of requests needs no task for each."""
 
     def get_now(
-        self, url: str, permit: PromptPermit, on_reply: OnReply, *, headers: Mapping[str, str] | None = None
+        self,
+        around: tuple[str, ...],
+        name: str,
+        permit: PromptPermit,
+        on_reply: OnReply,
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> Sent | None:
-        """Send exactly one request at once and call back once. None: that is impossible now, and nothing happened."""
+        """Send exactly one request at once and call back once. None: that is impossible now, and nothing happened.
+
+        In its address, `name` stands between the parts of `around`: requests of which only a name differs cost less.
+        """
 
 
 class StreamBroken(Exception):
@@ -224,6 +233,9 @@ class Dialect(Protocol):
 
     def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
         """What a reply means in the provider's dialect. Pure, and never raises."""
+
+    def is_silent(self, reply: Reply) -> bool:
+        """Whether it is sure that `translate` finds nothing said: a quick look for nearly every reply."""
 
 
 class NumberedSource(Source, Protocol):

@@ -75,6 +75,7 @@ class Governor:
         self._in_flight = 0
         self._leaving = 0  # admitted, not departed yet
         self._departures = self._departures_before = 0  # before the present block
+        self._wall_ahead_ns = 0  # of the monotonic clock, in the present block
         self._wait_events = WaitEvents(source, clock=clock)
         self._holds = HoldRecord(clock, in_flight_max=limits.in_flight)
         self._holding = Holding(
@@ -142,7 +143,8 @@ class Governor:
             self._holds.note_departure(None, self._in_flight)
         if permit.is_canary:
             self.canaries.departed()
-        permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
+        permit.departed_at_ns = now_ns
+        permit.departed_wall_ns = now_ns + self._wall_ahead_ns if self._is_unheld else self._clock.wall_ns()
         if not self._is_unheld:  # else all of the block are counted together
             self._learner.departed(self._schedule.departed, permit.source, permit.lane)
         return now_ns
@@ -321,7 +323,11 @@ class Governor:
         Nothing else runs while these are sent, so nothing but the schedule needs another look.
         """
         is_probe = self._learner.circuit.state is CircuitState.OPEN
-        now_ns = self._clock.monotonic_ns()
+        wall_ns, now_ns = (
+            self._clock.wall_ns(),
+            self._clock.monotonic_ns(),
+        )  # in this order nothing seems to depart later
+        self._wall_ahead_ns = wall_ns - now_ns
         lane, waiter = self._admissions.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
         are_alone = len(lanes) == 1 and not is_probe and self._refusals.limit is None
         due = self._schedule.turns_due(now_ns=now_ns) if are_alone and waiter.left else 1

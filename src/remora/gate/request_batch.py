@@ -145,14 +145,17 @@ class RequestBatch(Generic[T]):
             if asked is not None:  # else it was given up before it was heard: the first counts
                 answers.append((asked[0], permit, reply, is_plain))
         try:
-            for result in self._hear(answers):
-                if isinstance(result, CoroutineType) and self._is_over:
-                    result.close()  # what was answered is learned, but nobody waits for another request
-                elif isinstance(result, CoroutineType):
-                    self._start(result, self._after_result)
+            results = self._hear(answers)
+            others = [result for result in results if isinstance(result, CoroutineType)]
+            for other in others:
+                if self._is_over:
+                    other.close()  # what was answered is learned, but nobody waits for another request
                 else:
-                    self._results.append(cast("T", result))
-                    self._left -= 1
+                    self._start(other, self._after_result)
+            if others:
+                results = [result for result in results if not isinstance(result, CoroutineType)]
+            self._results += cast("Sequence[T]", results)
+            self._left -= len(results)
         except Exception as error:  # noqa: BLE001 - our own bug must reach the caller, who would wait for ever
             self._fail(error)
         finally:

@@ -66,12 +66,18 @@ class SimTransport:
         return await self._send(url, permit, headers, body)
 
     def get_now(
-        self, url: str, permit: PromptPermit, on_reply: OnReply, *, headers: Mapping[str, str] | None = None
+        self,
+        around: tuple[str, ...],
+        name: str,
+        permit: PromptPermit,
+        on_reply: OnReply,
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> Sent | None:
         departed_ns = permit.depart_now()
         if departed_ns is None:
             return None
-        response = self._respond(url, permit, headers)
+        response = self._respond(name.join(around), permit, headers)
         return _Answering(self._answer(response, departed_ns), on_reply)
 
     async def _send(

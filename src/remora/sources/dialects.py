@@ -74,15 +74,20 @@ class Dialects:
 
     def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
         """What a reply means in the provider's dialect."""
+        return NOTHING_SAID if self.is_silent(reply) else self._translate(reply, now_wall_ns)
+
+    def is_silent(self, reply: Reply) -> bool:
+        """Whether its body holds nothing that any rule looks for."""
         hints = self._hints.get(reply.status)
         if hints is None:
             hints = self._hints[reply.status] = (_QUOTA_LEFT, *self._rules.hints(reply.status))
         # This runs for every reply. A generator would cost as much as the searches, and `in` more: it tries the hint as a
         # number first.
-        for hint in hints:
-            if reply.body.find(hint) >= 0:
-                return self._translate(reply, now_wall_ns)
-        return NOTHING_SAID  # fast path
+        body = reply.body
+        for hint in hints:  # noqa: SIM110
+            if body.find(hint) >= 0:
+                return False
+        return True
 
     def _translate(self, reply: Reply, now_wall_ns: int) -> Translation:
         said = self._rules.translate(reply, now_wall_ns=now_wall_ns)

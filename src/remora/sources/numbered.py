@@ -111,7 +111,9 @@ class Numbered:
         """The same, sent at once where the transport can."""
         if self._prompt is None:
             return None
-        return self._prompt.get_now(self._address(discovery), permit, on_reply, headers=self._headers)
+        if discovery.kind is Kind.ITEM:  # fast path
+            return self._prompt.get_now(self._around_id, discovery.key, permit, on_reply, headers=self._headers)
+        return self._prompt.get_now((self._address(discovery),), "", permit, on_reply, headers=self._headers)
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         """What the reply holds."""
@@ -141,7 +143,7 @@ class Numbered:
         return announcements(stream, self._reading.newest_event)
 
     def _address(self, discovery: Discovery) -> str:
-        if discovery.kind is Kind.ITEM:  # fast path
+        if discovery.kind is Kind.ITEM:
             return discovery.key.join(self._around_id)
         return f"{self._url}{self._path(discovery)}"
 

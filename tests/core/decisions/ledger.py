@@ -130,9 +130,7 @@ def walked(draw: Draw) -> Case:
     taken: list[int] = []
     for _ in range(draw.one(3, 30)):
         for _ in range(draw.one(1, 5, 60)):
-            item_id = walk.take()
-            if item_id is not None:
-                taken.append(item_id)
+            taken.extend(walk.take(1))
         if taken and draw.chance(0.9):
             done = [taken.pop(draw.random.randrange(len(taken))) for _ in range(min(len(taken), draw.one(1, 3, 30)))]
             walk.complete(*done)

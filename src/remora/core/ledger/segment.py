@@ -109,30 +109,38 @@ class Walk:
         self._ids = left
         self._next = left.start
         self._done: set[int] = set(recorded)
+        self._last_recorded = max(self._done, default=0)
         self.cursor = self.stored_cursor = left.start - 1
         self._move_cursor()
 
-    def take(self) -> int | None:
-        """The next id to fetch, or None while the batch beyond the stored cursor is full or nothing is left."""
-        if self._next > self._ids.end or self._next - self.stored_cursor > BATCH_MAX:
-            return None
-        item_id = self._next
-        self._next += 1
-        self._skip_recorded()
-        return item_id
+    # What follows handles many ids with a few calls: it runs for every item.
+
+    def take(self, most: int) -> Sequence[int]:
+        """The next ids to fetch, at most so many; none while the batch beyond the stored cursor is full or nothing is left."""
+        last = min(self._ids.end, self.stored_cursor + BATCH_MAX)
+        ids: Sequence[int] = range(self._next, last + 1)
+        if self._next <= self._last_recorded:
+            ids = [item_id for item_id in ids if item_id not in self._done]
+        ids = ids[:most]
+        if ids:
+            self._next = ids[-1] + 1
+            self._skip_recorded()
+        return ids
 
     def complete(self, *ids: int) -> None:
         """The outcomes of these ids are durable."""
-        for item_id in ids:
-            assert self.cursor < item_id < self._next, f"id {item_id} was not taken or is done already"
-            self._done.add(item_id)
+        are_taken = self.cursor < min(ids) and max(ids) < self._next and self._done.isdisjoint(ids)
+        assert are_taken, f"one of {ids} was not taken or is done already"
+        self._done.update(ids)
         self._move_cursor()
 
     def _move_cursor(self) -> None:
-        while self.cursor + 1 in self._done:
-            self.cursor += 1
-            self._done.remove(self.cursor)
-        self._next = max(self._next, self.cursor + 1)
+        cursor, done = self.cursor, self._done
+        while cursor + 1 in done:
+            cursor += 1
+        done.difference_update(range(self.cursor + 1, cursor + 1))
+        self.cursor = cursor
+        self._next = max(self._next, cursor + 1)
         self._skip_recorded()
 
     def _skip_recorded(self) -> None:

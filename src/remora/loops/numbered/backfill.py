@@ -170,7 +170,7 @@ class SegmentWorker:
         self, ids: Sequence[int], segment: Segment, walk: "_DurableWalk", outcomes: Counter[Outcome]
     ) -> None:
         async def durable(collected: Sequence[tuple[Discovery, Outcome]]) -> None:
-            counts = Counter(outcome for _, outcome in collected)
+            counts = Counter([outcome for _, outcome in collected])
             outcomes.update(counts)
             if self._on_outcomes is not None:
                 self._on_outcomes(segment.kind, counts)
@@ -294,10 +294,8 @@ class _DurableWalk:
     async def take(self, width: int) -> Sequence[int]:
         """The next ids, so that at most `width` are in progress; waits for at least one; none at the end."""
         while True:
-            ids: list[int] = []
-            while self._in_progress < width and (item_id := self._walk.take()) is not None:
-                ids.append(item_id)
-                self._in_progress += 1
+            ids = self._walk.take(width - self._in_progress)
+            self._in_progress += len(ids)
             if ids or self._walk.all_taken:
                 return ids
             self._may_take = asyncio.get_running_loop().create_future()

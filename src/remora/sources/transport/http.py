@@ -32,6 +32,8 @@ class HttpTransport:
         self._requests = (
             LeanTransport(settings, clock=clock, wire_sent=wire_sent) if client is Client.LEAN else self._library()
         )
+        if isinstance(self._requests, LeanTransport):
+            self.get_now = self._requests.get_now  # type: ignore[method-assign]  # without a call more for each request
 
     async def __aenter__(self) -> Self:
         return self
@@ -52,12 +54,18 @@ class HttpTransport:
         return await self._requests.get(url, permit, headers=headers)
 
     def get_now(
-        self, url: str, permit: PromptPermit, on_reply: OnReply, *, headers: Mapping[str, str] | None = None
+        self,
+        around: tuple[str, ...],
+        name: str,
+        permit: PromptPermit,
+        on_reply: OnReply,
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> Sent | None:
         """The same at once, over the lean client; None where that is impossible."""
         if not isinstance(self._requests, LeanTransport):
             return None
-        return self._requests.get_now(url, permit, on_reply, headers=headers)
+        return self._requests.get_now(around, name, permit, on_reply, headers=headers)
 
     async def post(
         self, url: str, permit: Permit, body: bytes, *, headers: Mapping[str, str] | None = None

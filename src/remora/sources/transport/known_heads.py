@@ -13,7 +13,6 @@ import msgspec
 # A head changes with its date, each second. Several servers behind one address may each have their own.
 HEADS_MAX: Final = 8
 HEAD_BYTES_MAX: Final = 2_048
-_DIGITS_MAX: Final = 20
 _END: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]+)(?=\r\n)", re.IGNORECASE)
 # With one of these in it twice, or at all, a head means more than it shows.
@@ -41,13 +40,9 @@ class KnownHeads:
     def answer_in(self, data: bytes) -> tuple[KnownHead, bytes] | None:
         """The head and the body of the one complete answer that these bytes are; None if the parser must read them."""
         for known in self._heads:
-            if data.startswith(known.before):
-                length_at = len(known.before)
-                length_end = data.find(b"\r\n", length_at, length_at + _DIGITS_MAX + 2)
-                if data.startswith(known.after, length_end):
-                    body_at = length_end + len(known.after)
-                    if data[length_at:length_end] == b"%d" % (len(data) - body_at):
-                        return known, data[body_at:]
+            before, end, body = data.partition(known.after)
+            if end and before == known.before + str(len(body)).encode():
+                return known, body
         return None
 
     def learn(self, data: bytes, status: int, headers: Mapping[str, str], body: bytes) -> None:

@@ -110,10 +110,16 @@ class LeanTransport:
         return await self._send(url, permit, {"Content-Type": "application/x-www-form-urlencoded"}, form)
 
     def get_now(
-        self, url: str, permit: PromptPermit, on_reply: OnReply, *, headers: Mapping[str, str] | None = None
+        self,
+        around: tuple[str, ...],
+        name: str,
+        permit: PromptPermit,
+        on_reply: OnReply,
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> "_Exchange | None":
         """Send exactly one request at once; None if there is no idle connection, or the gate holds it back."""
-        found = self._requests.get(url, headers)
+        found = self._requests.named(around, name, headers)
         if found is None:
             return None
         pool, request = found
@@ -179,8 +185,7 @@ class LeanTransport:
         """The request is over; its connection may be used again."""
         connection = exchange.connection
         self._busy.discard(connection)
-        if not connection.is_closed:
-            self._put_back(exchange.pool, connection, now_ns=connection.last_byte_at_ns)
+        self._put_back(exchange.pool, connection, now_ns=connection.last_byte_at_ns)
         if exchange.gives_place:
             self._places.give_back()
 

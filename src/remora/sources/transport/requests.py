@@ -13,9 +13,9 @@ from remora.sources.transport.settings import HttpSettings
 PLACES_KNOWN: Final = 16
 
 _PLAIN: Final = re.compile(r"[!-~]*")
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+")
+# Stands for the name in a request, to see where in it the name is written. No address is likely to hold it.
+_ANY_NAME: Final = "0987612345x5432167890"
 _KEPT_IN_TARGET: Final = "/?:@!$&'()*+,;=%-._~[]|"
-_AFTER_TARGET: Final = b" HTTP/1.1\r\n"
 
 
 class Requests:
@@ -25,22 +25,33 @@ class Requests:
         self._proxy = settings.proxy
         self._pools = pools
         self._common = {"User-Agent": settings.user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
-        self._places: dict[str, tuple[Pool, bytes, bytes]] = {}  # by the address up to its last name
+        self._places: dict[tuple[str, ...], tuple[Pool, list[bytes]]] = {}
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> tuple[Pool, bytes] | None:
         """Where to send a request to, and what is written; None if the address cannot be used."""
-        place, _, name = url.rpartition("/")
-        is_usual = not headers and _PLAIN_NAME.fullmatch(name) is not None
-        if is_usual and (known := self._places.get(place)) is not None:
-            pool, before, after = known
-            return pool, b"%b%b%b" % (before, name.encode(), after)  # fast path
-        found = self._written("GET", url, headers or {})
-        if found is not None and is_usual and "#" not in place and len(self._places) < PLACES_KNOWN:
-            pool, request = found
-            line, end, rest = request.partition(_AFTER_TARGET)
-            if line.endswith(f"/{name}".encode()):
-                self._places[place] = pool, line.removesuffix(name.encode()), end + rest
-        return found
+        return self._written("GET", url, headers or {})
+
+    def named(
+        self, around: tuple[str, ...], name: str, headers: Mapping[str, str] | None = None
+    ) -> tuple[Pool, bytes] | None:
+        """The same for an address in which `name` stands between these parts."""
+        is_usual = not headers and name.isascii() and name.isalnum()  # never written in another way
+        if is_usual and (known := self._places.get(around)) is not None:
+            pool, parts = known
+            return pool, name.encode().join(parts)  # fast path
+        if is_usual and len(self._places) < PLACES_KNOWN and (found := self._around(around)) is not None:
+            self._places[around] = found
+        return self.get(name.join(around), headers)
+
+    def _around(self, around: tuple[str, ...]) -> tuple[Pool, list[bytes]] | None:
+        """What is written around any plain name; None if the address has none, or not in its path and query alone."""
+        url = _ANY_NAME.join(around)
+        found = self._written("GET", url, {})
+        if found is None or len(around) == 1 or authority_end(url) > len(around[0]):
+            return None
+        pool, request = found
+        parts = request.split(_ANY_NAME.encode())
+        return (pool, parts) if len(parts) == len(around) else None
 
     def post(self, url: str, headers: Mapping[str, str] | None, body: bytes) -> tuple[Pool, bytes] | None:
         """The same with a body."""
