@@ -323,11 +323,7 @@ class Governor:
         Nothing else runs while these are sent, so nothing but the schedule needs another look.
         """
         is_probe = self._learner.circuit.state is CircuitState.OPEN
-        wall_ns, now_ns = (
-            self._clock.wall_ns(),
-            self._clock.monotonic_ns(),
-        )  # in this order nothing seems to depart later
-        self._wall_ahead_ns = wall_ns - now_ns
+        now_ns = self._clock.monotonic_ns()
         lane, waiter = self._admissions.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
         are_alone = len(lanes) == 1 and not is_probe and self._refusals.limit is None
         due = self._schedule.turns_due(now_ns=now_ns) if are_alone and waiter.left else 1
@@ -338,6 +334,8 @@ class Governor:
         if is_probe:
             self._make_probe(permits[0])
         self._is_unheld, self._departures_before = are_alone and not self.canaries.will_probe, self._departures
+        if self._is_unheld:  # read in this order, so that no request seems to have left later than it did
+            self._wall_ahead_ns = self._clock.wall_ns() - self._clock.monotonic_ns()
         try:
             waiter.give(permits)
         finally:

@@ -1,8 +1,8 @@
 """Which good answers change nothing but counts and averages?
 
 Most answers come while the rate is fixed: it rests below the edge, or it is at the ceiling. Each of them needs the same
-few sums, so a whole run of them costs one copy of the pace; a call of `max` for each would cost a tenth of the sums. `law.after` hears all others, and would give the same result
-for these.
+few sums, so a whole run of them costs one copy of the pace. They compare without calling `max`, which would cost a tenth
+of the sums. `law.after` hears all others, and would give the same result for these.
 """
 
 from collections.abc import Sequence

@@ -67,9 +67,8 @@ def _id_of(added: tuple[Item, Observation]) -> int:
 
 def _plain_fields(body: bytes, item_id: int, by: str | None, time: int | None, parent: int | None) -> bytes | None:
     """As `own_fields`, if SQLite can hold the values as they are."""
-    if (
-        by is None or not by.isprintable() or time is None
-    ):  # what is printable has no NUL and no halves of surrogate pairs
+    # What is printable has no NUL and no halves of surrogate pairs.
+    if by is None or not by.isprintable() or time is None:
         return None
     fits = INTEGER_MIN <= time <= INTEGER_MAX and (parent is None or INTEGER_MIN <= parent <= INTEGER_MAX)
     return own_fields(body, item_id, by, time) if fits else None

@@ -111,9 +111,7 @@ class _Batch:
         self._sql = queries()
         self._held: dict[str, Held] = {}
         self._gaps: dict[str, Gap] = {}
-        self._added: dict[
-            str, tuple[Item, Observation]
-        ] = {}  # new items that were observed once: nearly all of a backfill
+        self._added: dict[str, tuple[Item, Observation]] = {}  # new, and observed once: nearly all of a backfill
         self._turn: int | None = None
         self._items: dict[int, tuple[Any, ...]] = {}
         self._kept: list[int] = []
