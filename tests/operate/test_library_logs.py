@@ -65,3 +65,14 @@ def test_what_a_library_says_reaches_our_log_once_however_often_logs_are_set_up(
     with capture_logs() as logs:
         logging.getLogger(name).error("something %s", "odd")
     assert [event["what"] for event in logs] == [f"{name}: something %s"]
+
+
+@pytest.mark.parametrize("library", ["aiohttp", "asyncio", "psycopg"])
+def test_what_a_library_would_write_to_the_terminal_itself_is_told_without_its_arguments(
+    library: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hear_libraries()
+    with capture_logs() as logs:
+        logging.getLogger(library).warning("error ignored terminating %r: %s", "host=db.internal", "an item's own text")
+    assert [event["what"] for event in logs] == [f"{library}: error ignored terminating %r: %s"]
+    assert "db.internal" not in f"{logs}{capsys.readouterr()}"

@@ -15,7 +15,7 @@ import structlog
 
 log = structlog.get_logger()
 
-LIBRARIES: Final = ("aiohttp", "asyncio")
+LIBRARIES: Final = ("aiohttp", "asyncio", "psycopg")
 TOLD_EVERY_S: Final = 60.0
 COMPLAINTS_MAX: Final = 64
 CHARACTERS_MAX: Final = 120
