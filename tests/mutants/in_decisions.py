@@ -54,8 +54,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         LEDGER,
         "core/ledger/segment.py",
-        "        while self.cursor + 1 in self._done:",
-        "        while self._done and self.cursor < max(self._done):",
+        "        cursor, done = self.cursor, self._done",
+        "        cursor, done = self._next - 1, self._done",
         "the cursor passes ids that are still under way",
         (NUMBERED,),
     ),
