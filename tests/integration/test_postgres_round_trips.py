@@ -4,7 +4,7 @@ import asyncio
 import select
 import socket
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -14,7 +14,14 @@ from remora.contracts import Outcome
 from remora.core.errors import StoreError
 from remora.core.verdict import Found
 from remora.stores.postgres import PostgresStore
-from remora.stores.postgres.connections import connect, sent_at_once
+from remora.stores.postgres.connections import (
+    Connection,
+    Pool,
+    connect,
+    in_one_round_trip,
+    rolling_back,
+    sent_at_once,
+)
 from tests.contract.answers import SOURCE, TIMEOUT, observed, story
 from tests.integration.test_postgres_sharing import several
 
@@ -104,6 +111,46 @@ async def test_a_batch_that_is_cancelled_anywhere_is_recorded_whole_or_not_at_al
             recording.cancel()
             await asyncio.gather(recording, return_exceptions=True)
             assert await store.record_many(SOURCE, answers) in ([Outcome.NEW] * 50, [Outcome.UNCHANGED] * 50)
+
+
+async def test_what_is_sent_together_may_take_as_long_as_if_it_were_sent_alone(postgres_url: str) -> None:
+    connection = await connect(postgres_url)
+    cast("Any", connection).answers_within_s = 1.0
+    await in_one_round_trip(connection, [(b"SELECT pg_sleep(0.6)", None)] * 3)
+    with pytest.raises(psycopg.OperationalError):
+        await in_one_round_trip(connection, [(b"SELECT pg_sleep(60)", None)])
+    await connection.close()
+
+
+@pytest.mark.parametrize("again_s", [0.0, 0.001, 0.01])
+async def test_an_order_to_stop_that_is_repeated_is_obeyed_and_the_work_is_not(
+    postgres_url: str, again_s: float
+) -> None:
+    pool, runs = Pool(postgres_url, size=1), list[int]()
+
+    async def work(connection: Connection) -> str:
+        runs.append(1)
+        async with rolling_back(connection):
+            await in_one_round_trip(connection, [(b"BEGIN", None), (b"SELECT pg_sleep(1)", None), (b"COMMIT", None)])
+        return "done"
+
+    working = asyncio.ensure_future(pool.run(work))
+    await asyncio.sleep(0.3)
+    working.cancel()
+    await asyncio.sleep(again_s)
+    working.cancel()
+    (end,) = await asyncio.gather(working, return_exceptions=True)
+    assert isinstance(end, asyncio.CancelledError)
+    assert runs == [1]
+    assert await pool.run(answer) == 1
+    await pool.close()
+
+
+async def answer(connection: Connection) -> int:
+    (found,) = await in_one_round_trip(connection, [(b"SELECT 1", None)])
+    row = await found.fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def test_what_can_be_sent_is_sent_without_a_turn_of_the_event_loop() -> None:

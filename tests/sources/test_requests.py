@@ -4,7 +4,7 @@ import pytest
 
 from remora.sources.transport.origin import Origin
 from remora.sources.transport.pool import Pool
-from remora.sources.transport.requests import PLACES_KNOWN, Requests
+from remora.sources.transport.requests import ANY_NAME, PLACES_KNOWN, Requests
 from remora.sources.transport.settings import HttpSettings
 from remora.sources.transport.way_out import Proxy
 
@@ -27,10 +27,14 @@ PROXIED = HttpSettings(proxy=Proxy("proxy.example", 3128))
         ("http://", ".example/a"),
         ("http://api.example/", "/2", "/.."),
         ("http://api.example/2",),
-        ("http://api.example/0987612345x5432167890/", ""),
+        (f"http://api.example/{ANY_NAME}/", ""),
+        (f"http://api.example/{ANY_NAME[:-1]}", f"{ANY_NAME[1:]}"),
+        (f"http://api.example/{ANY_NAME[:1]}", ""),
     ],
 )
-@pytest.mark.parametrize("name", ["2", "0987612345x5432167890", "a.b", "a b", "ü", "²", "/", "#", "x\r\ny", ""])
+@pytest.mark.parametrize(
+    "name", ["2", ANY_NAME, ANY_NAME[-1], ANY_NAME[1:], "a.b", "a b", "ü", "²", "/", "#", "x\r\ny", ""]
+)
 def test_an_address_like_one_before_is_written_as_if_it_were_the_first(
     around: tuple[str, ...], name: str, settings: HttpSettings
 ) -> None:

@@ -117,6 +117,7 @@ class Walk:
 
     def take(self, most: int) -> Sequence[int]:
         """The next ids to fetch, at most so many; none while the batch beyond the stored cursor is full or nothing is left."""
+        assert most >= 0, f"{most} ids to take"
         last = min(self._ids.end, self.stored_cursor + BATCH_MAX)
         ids: Sequence[int] = range(self._next, last + 1)
         if self._next <= self._last_recorded:
@@ -129,6 +130,8 @@ class Walk:
 
     def complete(self, *ids: int) -> None:
         """The outcomes of these ids are durable."""
+        if not ids:
+            return
         are_taken = self.cursor < min(ids) and max(ids) < self._next and self._done.isdisjoint(ids)
         assert are_taken, f"one of {ids} was not taken or is done already"
         self._done.update(ids)

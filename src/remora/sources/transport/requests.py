@@ -13,8 +13,9 @@ from remora.sources.transport.settings import HttpSettings
 PLACES_KNOWN: Final = 16
 
 _PLAIN: Final = re.compile(r"[!-~]*")
-# Stands for the name in a request, to see where in it the name is written. No address is likely to hold it.
-_ANY_NAME: Final = "0987612345x5432167890"
+# Stands for the name in a request, to see where in it the name is written. No address is likely to hold it, and it does not
+# end as it begins: what stands before it cannot shift it.
+ANY_NAME: Final = "x09876543210987654321"
 _KEPT_IN_TARGET: Final = "/?:@!$&'()*+,;=%-._~[]|"
 
 
@@ -45,12 +46,14 @@ class Requests:
 
     def _around(self, around: tuple[str, ...]) -> tuple[Pool, list[bytes]] | None:
         """What is written around any plain name; None if the address has none, or not in its path and query alone."""
-        url = _ANY_NAME.join(around)
+        url = ANY_NAME.join(around)
+        if len(around) == 1 or authority_end(url) > len(around[0]):
+            return None
         found = self._written("GET", url, {})
-        if found is None or len(around) == 1 or authority_end(url) > len(around[0]):
+        if found is None:
             return None
         pool, request = found
-        parts = request.split(_ANY_NAME.encode())
+        parts = request.split(ANY_NAME.encode())
         return (pool, parts) if len(parts) == len(around) else None
 
     def post(self, url: str, headers: Mapping[str, str] | None, body: bytes) -> tuple[Pool, bytes] | None:

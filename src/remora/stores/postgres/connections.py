@@ -4,7 +4,7 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -42,13 +42,15 @@ class _Session(psycopg.AsyncConnection[Row]):
     """A connection that hangs up if the other end is silent for longer than a statement may take there."""
 
     answers_within_s: float | None = None
+    awaited = 1  # statements that the server answers before it sends anything
 
     async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Wait for the server; the end of the connection ends the wait, too."""
         before = _cancellings()
         patience = None
         if self.answers_within_s is not None:
-            patience = asyncio.get_running_loop().call_later(self.answers_within_s, self._hang_up)
+            patience_s = self.answers_within_s * self.awaited
+            patience = asyncio.get_running_loop().call_later(patience_s, self._hang_up)
         try:
             return await super().wait(sent_at_once(gen, self.fileno()), *arguments, **options)
         except psycopg.Error:
@@ -96,6 +98,26 @@ async def explaining(connection: Connection | None = None) -> AsyncIterator[None
     except psycopg.Error as error:
         connected = connection is not None and not connection.broken and not connection.closed
         raise explained(error, connected=connected) from None
+
+
+async def in_one_round_trip(
+    connection: Connection, statements: Sequence[tuple[bytes, Mapping[str, Any] | None]]
+) -> list[psycopg.AsyncCursor[Row]]:
+    """Send these statements together, and wait once for what the server says to all of them. Rows come in binary form."""
+    before, session = _cancellings(), connection if isinstance(connection, _Session) else None
+    if session is not None:
+        session.awaited = len(statements)  # each may take as long as one alone
+    try:
+        async with connection.pipeline():
+            return [await connection.execute(statement, values, binary=True) for statement, values in statements]
+    except psycopg.Error:
+        # An order to stop that comes while the first one is obeyed leaves the connection in no state to go on.
+        if _cancellings() > before:
+            raise asyncio.CancelledError from None
+        raise
+    finally:
+        if session is not None:
+            session.awaited = 1
 
 
 @asynccontextmanager

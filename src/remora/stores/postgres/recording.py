@@ -5,11 +5,9 @@ fails with a conflict and is repeated. A batch holds no key twice and writes in 
 processes cannot deadlock.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Final
-
-from psycopg import AsyncCursor
+from typing import Any, Final
 
 from remora.contracts import Observation, Outcome
 from remora.core.item import Document, Item, Thing, User
@@ -34,7 +32,7 @@ from remora.stores.decisions import (
 )
 from remora.stores.postgres import documents
 from remora.stores.postgres.batch import Batch, fetched_again, name_in_batch
-from remora.stores.postgres.connections import Connection, Row, rolling_back
+from remora.stores.postgres.connections import Connection, Row, in_one_round_trip, rolling_back
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.values import dump_key, gap_from_row, gap_to_row, load_key
 from remora.stores.rows import milliseconds
@@ -120,10 +118,10 @@ class Recorder:
 
     async def _begin(self, connection: Connection, batches: Sequence[Batch]) -> None:
         """Begin the transaction and read what is stored about items: one round trip."""
-        async with connection.pipeline():
-            await connection.execute(SQL["begin_recording"])
-            asked = [(batch, await _ask_for_items(connection, batch)) for batch in batches if batch.items]
-        for batch, cursor in asked:
+        of_items = [batch for batch in batches if batch.items]
+        questions = [(SQL["held_items"], _items_of(batch)) for batch in of_items]
+        _, *found = await in_one_round_trip(connection, [(SQL["begin_recording"], None), *questions])
+        for batch, cursor in zip(of_items, found, strict=True):
             self._hold(batch, _held_items(batch, await cursor.fetchall()))
 
     async def _probe_others(self, connection: Connection, batch: Batch) -> None:
@@ -153,9 +151,8 @@ class Recorder:
             batch.held[name] = Held(body_hash, content_hash, revision, fetched_ns, body)
 
 
-async def _ask_for_items(connection: Connection, batch: Batch) -> AsyncCursor[Row]:
-    values = {"source": batch.source, "number": batch.number, "ids": ",".join(batch.items)}
-    return await connection.execute(SQL["held_items"], values, binary=True)
+def _items_of(batch: Batch) -> Mapping[str, Any]:
+    return {"source": batch.source, "number": batch.number, "ids": ",".join(batch.items)}
 
 
 def _held_items(batch: Batch, rows: Iterable[Row]) -> Iterable[tuple[str, Row]]:
@@ -303,17 +300,6 @@ async def _write(connection: Connection, batch: Batch) -> None:
             await connection.execute(SQL["add_item"], row)
     if batch.read_s:
         await _write_reads(connection, batch)
-
-
-async def _commit(connection: Connection, batches: Iterable[Batch]) -> None:
-    """Write the rest, which waits for no answer, and end the transaction: one round trip."""
-    async with connection.pipeline():
-        for batch in batches:
-            await _write_rest(connection, batch)
-        await connection.execute(SQL["commit_recording"])
-
-
-async def _write_rest(connection: Connection, batch: Batch) -> None:
     for name, values in batch.single:
         await connection.execute(SQL[name], values)
     if batch.fetched_again:
@@ -324,13 +310,20 @@ async def _write_rest(connection: Connection, batch: Batch) -> None:
     if batch.moved_gaps:
         gaps = zip(*sorted(batch.moved_gaps, key=lambda row: row[:3]), strict=True)
         await connection.execute(SQL["write_gaps"], dict(zip(_GAP_COLUMNS, map(list, gaps), strict=True)))
-    for (kind, change), changed_keys in batch.changes.items():
-        named = {"source": batch.source, "kind": kind, "change": change, "changed_at": batch.changed_at}
-        await connection.execute(SQL["add_changes"], {**named, "keys": "\n".join(changed_keys)})
-    if batch.answered:
-        entries = zip(*sorted(batch.answered), strict=True)
-        names = ("source", "kind", "key", "ticket")
-        await connection.execute(SQL["remove_from_inbox"], dict(zip(names, map(list, entries), strict=True)))
+
+
+async def _commit(connection: Connection, batches: Iterable[Batch]) -> None:
+    """Tell the readers of the feed, take what was answered out of the inbox and end the transaction: one round trip."""
+    statements: list[tuple[bytes, Mapping[str, Any] | None]] = []
+    for batch in batches:
+        for (kind, change), changed_keys in batch.changes.items():
+            named = {"source": batch.source, "kind": kind, "change": change, "changed_at": batch.changed_at}
+            statements.append((SQL["add_changes"], {**named, "keys": "\n".join(changed_keys)}))
+        if batch.answered:
+            entries = zip(*sorted(batch.answered), strict=True)
+            names = ("source", "kind", "key", "ticket")
+            statements.append((SQL["remove_from_inbox"], dict(zip(names, map(list, entries), strict=True))))
+    await in_one_round_trip(connection, [*statements, (SQL["commit_recording"], None)])
 
 
 async def _write_reads(connection: Connection, batch: Batch) -> None:
