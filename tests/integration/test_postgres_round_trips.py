@@ -4,7 +4,7 @@ import asyncio
 import select
 import socket
 from collections.abc import Generator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 import pytest
@@ -18,7 +18,6 @@ from remora.stores.postgres.connections import (
     Connection,
     Pool,
     connect,
-    in_one_round_trip,
     rolling_back,
     sent_at_once,
 )
@@ -115,10 +114,10 @@ async def test_a_batch_that_is_cancelled_anywhere_is_recorded_whole_or_not_at_al
 
 async def test_what_is_sent_together_may_take_as_long_as_if_it_were_sent_alone(postgres_url: str) -> None:
     connection = await connect(postgres_url)
-    cast("Any", connection).answers_within_s = 1.0
-    await in_one_round_trip(connection, [(b"SELECT pg_sleep(0.6)", None)] * 3)
+    connection.answers_within_s = 1.0
+    await connection.in_one_round_trip([(b"SELECT pg_sleep(0.6)", None)] * 3)
     with pytest.raises(psycopg.OperationalError):
-        await in_one_round_trip(connection, [(b"SELECT pg_sleep(60)", None)])
+        await connection.in_one_round_trip([(b"SELECT pg_sleep(60)", None)])
     await connection.close()
 
 
@@ -131,7 +130,7 @@ async def test_an_order_to_stop_that_is_repeated_is_obeyed_and_the_work_is_not(
     async def work(connection: Connection) -> str:
         runs.append(1)
         async with rolling_back(connection):
-            await in_one_round_trip(connection, [(b"BEGIN", None), (b"SELECT pg_sleep(1)", None), (b"COMMIT", None)])
+            await connection.in_one_round_trip([(b"BEGIN", None), (b"SELECT pg_sleep(1)", None), (b"COMMIT", None)])
         return "done"
 
     working = asyncio.ensure_future(pool.run(work))
@@ -147,7 +146,7 @@ async def test_an_order_to_stop_that_is_repeated_is_obeyed_and_the_work_is_not(
 
 
 async def answer(connection: Connection) -> int:
-    (found,) = await in_one_round_trip(connection, [(b"SELECT 1", None)])
+    (found,) = await connection.in_one_round_trip([(b"SELECT 1", None)])
     row = await found.fetchone()
     assert row is not None
     return int(row[0])

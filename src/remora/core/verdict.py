@@ -229,9 +229,7 @@ def has_content(reply: Reply | NoReply, *, is_page: bool = False) -> TypeGuard[R
 
 def is_plain(reply: Reply | NoReply) -> TypeGuard[Reply]:
     """Whether it is what was asked for, and says nothing about a quota."""
-    if not isinstance(reply, Reply) or reply.status != 200:  # as `has_content`, without a call more for each answer
-        return False
-    return not (reply.headers and has_quota(reply.headers))
+    return has_content(reply) and not (reply.headers and has_quota(reply.headers))
 
 
 def _nonsense(odd: str, *, is_one_of_many: bool) -> Verdict:

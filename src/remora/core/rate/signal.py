@@ -82,9 +82,7 @@ def came_at_ns(reply: Reply | NoReply) -> int:
 
 def good_answer(reply: Reply, pace_bound: bool) -> Answered:  # noqa: FBT001  runs for every answer
     """An ordinary good answer, for the law."""
-    # As `came_at_ns`, without a call for each: one of `max` would cost more than all the rest.
-    departed_ns, came_ns = reply.departed_at_ns, reply.answered_at_ns - reply.late_ns
-    return Answered(Answer.GOOD, departed_ns, came_ns if came_ns > departed_ns else departed_ns, pace_bound)  # noqa: FURB136
+    return Answered(Answer.GOOD, reply.departed_at_ns, came_at_ns(reply), pace_bound)
 
 
 def slowed_because(before: Pace, learned: Pace, verdict: Verdict | None) -> str | None:

@@ -32,8 +32,6 @@ class HttpTransport:
         self._requests = (
             LeanTransport(settings, clock=clock, wire_sent=wire_sent) if client is Client.LEAN else self._library()
         )
-        if isinstance(self._requests, LeanTransport):
-            self.get_now = self._requests.get_now  # type: ignore[method-assign]  # without a call more for each request
 
     async def __aenter__(self) -> Self:
         return self

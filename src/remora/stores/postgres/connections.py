@@ -4,8 +4,8 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -34,33 +34,41 @@ ANSWER_GRACE_S: Final = 5.0
 KEEPALIVES: Final = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 3}
 
 Row = tuple[Any, ...]
-Connection = psycopg.AsyncConnection[Row]
 T = TypeVar("T")
 
 
-class _Session(psycopg.AsyncConnection[Row]):
+class Connection(psycopg.AsyncConnection[Row]):
     """A connection that hangs up if the other end is silent for longer than a statement may take there."""
 
     answers_within_s: float | None = None
-    awaited = 1  # statements that the server answers before it sends anything
+    _awaited = 1  # statements that the server answers before it sends anything
 
     async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Wait for the server; the end of the connection ends the wait, too."""
-        before = _cancellings()
         patience = None
         if self.answers_within_s is not None:
-            patience_s = self.answers_within_s * self.awaited
+            patience_s = self.answers_within_s * self._awaited
             patience = asyncio.get_running_loop().call_later(patience_s, self._hang_up)
         try:
-            return await super().wait(sent_at_once(gen, self.fileno()), *arguments, **options)
-        except psycopg.Error:
             # When cancelled, the driver waits once more, and a connection that breaks meanwhile hides the cancellation.
-            if _cancellings() > before:
-                raise asyncio.CancelledError from None
-            raise
+            with _staying_cancelled():
+                return await super().wait(sent_at_once(gen, self.fileno()), *arguments, **options)
         finally:
             if patience is not None:
                 patience.cancel()
+
+    async def in_one_round_trip(
+        self, statements: Sequence[tuple[bytes, Mapping[str, Any] | None]]
+    ) -> list[psycopg.AsyncCursor[Row]]:
+        """Send these together, and wait once for what the server says to all of them. Rows come in binary form."""
+        self._awaited = len(statements)  # each may take as long as one alone
+        try:
+            # An order to stop that comes while the first one is obeyed leaves the connection in no state to go on.
+            with _staying_cancelled():
+                async with self.pipeline():
+                    return [await self.execute(statement, values, binary=True) for statement, values in statements]
+        finally:
+            self._awaited = 1
 
     def _hang_up(self) -> None:
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.fileno())) as wire:
@@ -84,6 +92,18 @@ def sent_at_once(gen: PQGen[RV], wire: int) -> PQGen[RV]:
         return result
 
 
+@contextmanager
+def _staying_cancelled() -> Iterator[None]:
+    """Whatever the driver makes of a cancellation that comes meanwhile, it ends as one."""
+    before = _cancellings()
+    try:
+        yield
+    except psycopg.Error:
+        if _cancellings() > before:
+            raise asyncio.CancelledError from None
+        raise
+
+
 def _cancellings() -> int:
     """How often this task was asked to stop."""
     task = asyncio.current_task()
@@ -98,26 +118,6 @@ async def explaining(connection: Connection | None = None) -> AsyncIterator[None
     except psycopg.Error as error:
         connected = connection is not None and not connection.broken and not connection.closed
         raise explained(error, connected=connected) from None
-
-
-async def in_one_round_trip(
-    connection: Connection, statements: Sequence[tuple[bytes, Mapping[str, Any] | None]]
-) -> list[psycopg.AsyncCursor[Row]]:
-    """Send these statements together, and wait once for what the server says to all of them. Rows come in binary form."""
-    before, session = _cancellings(), connection if isinstance(connection, _Session) else None
-    if session is not None:
-        session.awaited = len(statements)  # each may take as long as one alone
-    try:
-        async with connection.pipeline():
-            return [await connection.execute(statement, values, binary=True) for statement, values in statements]
-    except psycopg.Error:
-        # An order to stop that comes while the first one is obeyed leaves the connection in no state to go on.
-        if _cancellings() > before:
-            raise asyncio.CancelledError from None
-        raise
-    finally:
-        if session is not None:
-            session.awaited = 1
 
 
 @asynccontextmanager
@@ -146,7 +146,7 @@ async def connect(url: str, *, settings: Mapping[str, str] | None = None, patien
     """A connection in autocommit mode with our limits set. A patient one waits for the server as long as it takes."""
     async with explaining():
         address = make_conninfo(url, **{**KEEPALIVES, **conninfo_to_dict(url)})
-        connection = await _Session.connect(
+        connection = await Connection.connect(
             address, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, application_name="remora"
         )
     # The driver's default for bytes in a COPY unpacks each value in Python.

@@ -32,7 +32,7 @@ from remora.stores.decisions import (
 )
 from remora.stores.postgres import documents
 from remora.stores.postgres.batch import Batch, fetched_again, name_in_batch
-from remora.stores.postgres.connections import Connection, Row, in_one_round_trip, rolling_back
+from remora.stores.postgres.connections import Connection, Row, rolling_back
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.values import dump_key, gap_from_row, gap_to_row, load_key
 from remora.stores.rows import milliseconds
@@ -120,7 +120,7 @@ class Recorder:
         """Begin the transaction and read what is stored about items: one round trip."""
         of_items = [batch for batch in batches if batch.items]
         questions = [(SQL["held_items"], _items_of(batch)) for batch in of_items]
-        _, *found = await in_one_round_trip(connection, [(SQL["begin_recording"], None), *questions])
+        _, *found = await connection.in_one_round_trip([(SQL["begin_recording"], None), *questions])
         for batch, cursor in zip(of_items, found, strict=True):
             self._hold(batch, _held_items(batch, await cursor.fetchall()))
 
@@ -227,10 +227,14 @@ def _add(batch: Batch) -> None:
     """Store the settled items that were never seen nor owed before."""
     for item, observation in batch.added:
         held = new_item(item, started_at_ns=observation.started_at_ns)
-        now, fetched = observation.now_ns // MILLISECOND_NS, observation.started_at_ns // MILLISECOND_NS
-        batch.new_items.append(item_row(batch.number, item, held, now=now, fetched=fetched))
+        batch.new_items.append(_row(batch, item, observation, held))
     batch.departed_ns.update({each.discovery.key: each.started_at_ns for _, each in batch.added})
     batch.add_changes(Kind.ITEM, [each.discovery.key for _, each in batch.added], "new")
+
+
+def _row(batch: Batch, item: Item, observation: Observation, held: Held) -> Row:
+    now, fetched = observation.now_ns // MILLISECOND_NS, observation.started_at_ns // MILLISECOND_NS
+    return item_row(batch.number, item, held, now=now, fetched=fetched)
 
 
 def _outcome_if_counted(gap: Gap, observation: Observation) -> Outcome | None:
@@ -272,8 +276,7 @@ def _store_user(batch: Batch, user: User, observation: Observation, decision: De
 def _store_item(batch: Batch, item: Item, observation: Observation, decision: Decision) -> None:
     held = decision.held
     assert held is not None
-    now = observation.now_ns // MILLISECOND_NS
-    row = item_row(batch.number, item, held, now=now, fetched=observation.started_at_ns // MILLISECOND_NS)
+    row = _row(batch, item, observation, held)
     if decision.outcome is Outcome.NEW:
         batch.new_items.append(row)
         return
@@ -323,7 +326,7 @@ async def _commit(connection: Connection, batches: Iterable[Batch]) -> None:
             entries = zip(*sorted(batch.answered), strict=True)
             names = ("source", "kind", "key", "ticket")
             statements.append((SQL["remove_from_inbox"], dict(zip(names, map(list, entries), strict=True))))
-    await in_one_round_trip(connection, [*statements, (SQL["commit_recording"], None)])
+    await connection.in_one_round_trip([*statements, (SQL["commit_recording"], None)])
 
 
 async def _write_reads(connection: Connection, batch: Batch) -> None:

@@ -56,7 +56,7 @@ def add_items(connection: Connection, number: int, added: Iterable[tuple[Item, O
             usual.append((number, item.item_id, by, time, parent, now, fetched - now - 1, fields))
         else:
             held = new_item(item, started_at_ns=observation.started_at_ns)
-            others.append(item_row(number, item, held, now=now, fetched=fetched))
+            others.append(observed_row(number, item, observation, held))
     write_rows(connection, "write_items", usual, values=USUAL_VALUES)
     write_items(connection, others)
 
@@ -80,6 +80,12 @@ def write_items(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None
     write_rows(connection, "write_items", usual, values=USUAL_VALUES)
     if len(usual) < len(rows):
         write_rows(connection, "write_items", [row for row in rows if row[BEFORE_END:] != USUAL_END])
+
+
+def observed_row(number: int, item: Item, observation: Observation, held: Held) -> tuple[Any, ...]:
+    """The row of an item that was observed."""
+    now, fetched = observation.now_ns // MILLISECOND_NS, observation.started_at_ns // MILLISECOND_NS
+    return item_row(number, item, held, now=now, fetched=fetched)
 
 
 def item_row(number: int, item: Item, held: Held, *, now: int, fetched: int) -> tuple[Any, ...]:

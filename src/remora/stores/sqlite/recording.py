@@ -34,7 +34,7 @@ from remora.stores.rows import gap_from_row, gap_to_row, nanoseconds
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.feed import write_changes
-from remora.stores.sqlite.item_rows import add_items, item_row, source_number, write_items
+from remora.stores.sqlite.item_rows import add_items, observed_row, source_number, write_items
 from remora.stores.sqlite.statements import queries
 
 Job = tuple[str, Observation]  # source and observation
@@ -255,9 +255,8 @@ class _Batch:
         """One of the new items was observed again: go on with all of them like with any other."""
         for key, (item, observation) in self._added.items():
             held = self._held[key] = new_item(item, started_at_ns=observation.started_at_ns)
-            self._put_row(item, observation, held)
-            self._departed_ns[key] = observation.started_at_ns
-        self._changes.setdefault((_ITEM, _NEW), []).extend(self._added)
+            self._items[item.item_id] = observed_row(self.number, item, observation, held)
+        self._tell_added()
         self._added.clear()
 
     def _lose(self, kind: Kind, key: str, *, was_held: bool) -> None:
@@ -297,11 +296,7 @@ class _Batch:
             if item.item_id in self._items:
                 self._write_items()  # what becomes a revision must be in the table first
             self._kept.append(item.item_id)
-        self._put_row(item, observation, held)
-
-    def _put_row(self, item: Item, observation: Observation, held: Held) -> None:
-        now, fetched = observation.now_ns // MILLISECOND_NS, observation.started_at_ns // MILLISECOND_NS
-        self._items[item.item_id] = item_row(self.number, item, held, now=now, fetched=fetched)
+        self._items[item.item_id] = observed_row(self.number, item, observation, held)
 
     def _store_user(self, user: User, observation: Observation, held: Held, *, unchanged: bool) -> None:
         values: dict[str, object] = {
@@ -349,7 +344,8 @@ class _Batch:
     def write(self) -> None:
         """Write everything that was judged, one statement per table."""
         if self._added:
-            self._write_added()
+            add_items(self._connection, self.number, self._added.values())
+            self._tell_added()
         self._write_items()
         self._write_changes()
         if self._read_s:
@@ -359,8 +355,7 @@ class _Batch:
         if self._answered:
             self._connection.execute(self._sql["remove_from_inbox"], {"answered": json.dumps(self._answered)})
 
-    def _write_added(self) -> None:
-        add_items(self._connection, self.number, self._added.values())
+    def _tell_added(self) -> None:
         self._departed_ns.update({key: each.started_at_ns for key, (_, each) in self._added.items()})
         self._changes.setdefault((_ITEM, _NEW), []).extend(self._added)
 
