@@ -21,7 +21,7 @@ times a second:
 | walks, batches and the event loop itself | 10 |
 
 Since then new items are judged and written without a call for each, addresses of one place are not put together again, and ids
-and answers are handled many at a time: at once on one core an item costs 0.92 of that (three rounds, 0.91 to 0.93).
+and answers are handled many at a time: at once on one core an item costs 0.95 of that (three rounds, 0.94 to 0.95).
 
 In turns with the code before all of this an item cost 83 instead of 102 µs, and 113 instead of 148 when the same machine was slower; over
 TLS, then, 139 instead of 182 (the best of four or five runs each).
